@@ -19,7 +19,7 @@ class cached_property(Generic[Found]):  # noqa: N801 - named as the one of funct
     """
 
     def __init__(self, function: Callable[[Any], Found]) -> None:
-        self._function, self._name = function, function.__name__
+        self.function, self._name = function, function.__name__
         self.__doc__ = function.__doc__
 
     @overload
@@ -30,7 +30,7 @@ class cached_property(Generic[Found]):  # noqa: N801 - named as the one of funct
         """Work the attribute out and keep it, so that Python finds it in the object from then on."""
         if made is None:
             return self
-        found = self._function(made)
+        found = self.function(made)
         # Asked for by `super()`, it is not what the object has under this name.
         if getattr(kind, self._name) is not self:
             return found

@@ -82,11 +82,8 @@ def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[tupl
     """Yield the instructions of a phase in the asked order."""
     # Core after core is legal: inside a phase cores share nothing but atomic additions.
     if order == "program":
-        # Programs of cores that reserve the same share code, and such cores need not be neighbours.
-        emitters: dict[int, object] = {}
         for work in phase.work:
             program = work.build()
-            emitters[id(program.keeps)] = program.keeps
             # A short program may be kept by its kernel for another run, and its instructions with it.
             short = len(program) <= SHORT
             for instruction in program.instructions if short else program.expanded():

@@ -26,7 +26,8 @@ SMALL_SIDE = 64
 CHOICES = """
 from time import process_time
 from ascendsim import ConvProblem, load_profile
-from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.choose import choose
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.workloads.loader import load_workload
 profile = load_profile("910B2")
 problems = [ConvProblem(**layer.problem_options(1)) for layer in load_workload("resnet50").layers]
@@ -34,7 +35,7 @@ for _ in range(2):
     begin = process_time()
     for problem in problems:
         for gradient in ("grad_input", "grad_weight"):
-            choose_tiling(problem, gradient, "float16", profile)
+            choose(PlanRequest(problem, gradient, "float16", profile))
     print(process_time() - begin)
 """
 

@@ -7,12 +7,13 @@ every image tile comes again for every column block.
 Run it with `python examples/04_your_own_schedule.py`.
 """
 
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from ascendsim import ConvProblem, check_schedule, convolution_backward
-from ascendsim.ops.schedules import Dgrad, DgradTiles, ProgramBuilder, Writeback, shares
+from ascendsim.ops.schedules import Axis, Dgrad, DgradTiles, Nest, NestProgram, Writeback, alike, shares
 
 
 class WeightsStay(Dgrad):
@@ -25,54 +26,70 @@ class WeightsStay(Dgrad):
         walk = sorted(self.tasks.tasks, key=lambda task: (task.group, task.first_column))
         return [walk[share.start : share.stop] for share in shares(len(walk), self.tiling.used_cores)]
 
+    @cached_property
+    def loops(self):
+        """The loop nest, which all cores go through, each for its own tasks."""
+        return Loops(self)
+
     def program(self, tasks):
         """Return the program of one core."""
-        cut, tiling, gemm = self.tasks, self.tiling, self.gemm
-        c0, size = gemm.sliding.c0, gemm.sliding.itemsize
-        m, n = tiling.base_m, tiling.base_n
-        builder = ProgramBuilder(self.profile, self.hazards)
-        # The builder derives every wait from the slots that instructions touch.
-        image_bytes = max(tile.l1_bytes for tile in cut.left_tiles.values())
-        images = builder.ring("L1", image_bytes, "image", tiling.al1_buffers)
-        most = max(len(pairs) for pairs in gemm.depths)
-        weights = {
-            (pair, box): builder.slots("L1", box.groups * c0 * n * size, f"weights {pair} {box}")[0]
-            for pair in range(most)
-            for box in cut.right_boxes
-        }
-        l0a = builder.ring("L0A", m * tiling.base_k * size, "A", tiling.al0_buffers)
-        l0b = builder.ring("L0B", tiling.base_k * n * size, "B", tiling.bl0_buffers)
-        l0c = builder.ring("L0C", m * n * 4, "C", tiling.cl0_buffers)
-        out = Writeback(builder, self.profile, self.target, m, n, c0)
-        tiles = DgradTiles(builder, cut)
+        return NestProgram(self.loops, self.tasks.rows(tasks), self.hazards)
 
-        here = None
-        for task in tasks:
-            pairs = gemm.depths[task.depth]
-            block = task.group, task.first_column, tuple(kernel for kernel, _ in pairs)
-            if block != here:
-                for (pair, box), slot in weights.items():
-                    if pair < len(pairs):
-                        tiles.load_weights(slot, task, pair, box)
-                here = block
-            for part in cut.parts:
-                accumulator, first = l0c.next(), True
-                for pair in range(len(pairs)):
-                    loaded = None
-                    for segment in part:
-                        if segment.left != loaded:
-                            image = images.next()
-                            tiles.load_image(image, task, pair, segment.left)
-                            loaded = segment.left
-                        for slice_ in segment.slices:
-                            slots = l0a.next(), l0b.next()
-                            right = weights[pair, segment.right]
-                            place = task, segment, slice_
-                            tiles.multiply(accumulator, image, right, slots, *place, first=first)
-                            first = False
-                atomic = len(cut.parts) > 1
-                out.write(accumulator, task.pixels, task.columns, tiles.output, task, atomic=atomic)
-        return builder.build()
+
+class Loops(Nest):
+    """What a core does for each of its tasks; `print(nest)` shows it."""
+
+    def __init__(self, schedule):
+        super().__init__(schedule.profile, schedule.name)
+        cut, tiling, gemm = schedule.tasks, schedule.tiling, schedule.gemm
+        m, n, size = tiling.base_m, tiling.base_n, gemm.sliding.itemsize
+        # The axes of tiles, tables over them, and what makes the instructions on them.
+        tiles = DgradTiles(self, cut)
+
+        # Every wait follows from the slots that instructions touch. The weights of a column block are one
+        # tile: a slot for each kernel depth that a pixel meets, and for each box of taps.
+        image_bytes = max(tile.l1_bytes for tile in cut.left_tiles.values())
+        images = self.ring("L1", image_bytes, "image", tiling.al1_buffers)
+        boxes, most = len(cut.right_boxes), max(len(pairs) for pairs in gemm.depths)
+        box_bytes = max(box.groups for box in cut.right_boxes) * gemm.sliding.c0 * n * size
+        weights = self.ring("L1", box_bytes, "weights", width=most * boxes)
+        l0a = self.ring("L0A", m * tiling.base_k * size, "A", tiling.al0_buffers)
+        l0b = self.ring("L0B", tiling.base_k * n * size, "B", tiling.bl0_buffers)
+        l0c = self.ring("L0C", m * n * 4, "C", tiling.cl0_buffers)
+        out = Writeback(self, schedule.target, m, n, gemm.sliding.c0)
+
+        # Which depths of the output meet the same kernel depths, and where the weights of a pair lie.
+        met = self.table(alike([tuple(kernel for kernel, _ in own) for own in gemm.depths]), name="met")
+        place = self.table([at * boxes for own in gemm.depths for at in range(len(own))], name="place")
+        group, image, depth, pixels, columns = task = tiles.task()
+        with (
+            self.hold(weights, group, met[depth], columns) as b1,
+            self.loop(tiles.pairs[depth], "pair") as pair,
+            self.loop(tiles.rights, "box") as box,
+        ):
+            kernel = tiles.kernel_of[pair]
+            self.emit(tiles.copy_right, [b1 + place[pair] + box], [group, kernel, columns, box])
+        with self.loop(len(cut.parts), "part") as part:
+            c, begun = self.next(l0c), self.let(0, "begun", Axis(2, [0, 1]))
+            with self.loop(tiles.pairs[depth], "pair") as pair:
+                # Every image tile comes again.
+                self.forget(images)
+                with self.loop(tiles.segments_of[part], "segment") as segment:
+                    source, left = [group, image, tiles.source_of[pair]], tiles.left_of[segment]
+                    with self.hold(images, left) as a1:
+                        self.emit(tiles.clear, [a1], [pixels, left])
+                        read = [*source, tiles.read_of[pixels, left]]
+                        self.emit(tiles.copy_left, [a1], [*source, pixels, left], slice_at=read)
+                    right = b1 + place[pair] + tiles.right_of[segment]
+                    with self.loop(tiles.slices_of[segment], "slice") as at:
+                        a, b = self.next(l0a), self.next(l0b)
+                        self.emit(tiles.load_left, [a, a1], [pixels, at])
+                        self.emit(tiles.load_right, [b, right], [columns, at])
+                        self.emit(tiles.barrier, (), [begun, pixels, columns])
+                        self.emit(tiles.mmad, [c, a, b], [begun, pixels, at, columns])
+                        self.set(begun, 1)
+            atomic = len(cut.parts) > 1
+            out.write(c, task, tiles.size, tiles.output, (columns, tiles.widths), atomic=atomic)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A program of your own, without a convolution: its results, its cycles, and what a loop keeps of it.
+"""A program of your own, without a convolution: its results, its cycles, and where these went.
 
-A vector core reads rows of a matrix one after the other, doubles them and writes them. `builder.loop(rows)`
-yields the first rows only: as soon as a round finds the slots as an earlier one did, the rest repeats. What
-differs from round to round is the slice of global memory, whose index names the round.
+A vector core reads rows of a matrix one after the other, doubles them and writes them. Its program is
+appended instruction by instruction. What is long, or runs on many cores, is better written as a loop nest
+(example 04).
 
 Run it with `python examples/06_your_own_program.py`.
 """
@@ -13,9 +13,9 @@ from ascendsim import load_profile
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.times import occupation
 from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
@@ -32,7 +32,7 @@ def double_rows(profile):
     builder = ProgramBuilder(profile)
     # Two slots, used in turn: one row arrives while the other is doubled and leaves. Nobody writes a wait.
     rows = builder.ring("UB", ROW_BYTES, "row", 2)
-    for row in builder.loop(range(ROWS)):
+    for row in range(ROWS):
         slot = rows.next()
         builder.add(CopyGmToUb(slot, Gm(X, (row, WHOLE)), ROW_BYTES, (COLUMNS,)))
         builder.add(Add(slot, slot, COLUMNS))
@@ -43,8 +43,7 @@ def double_rows(profile):
 if __name__ == "__main__":
     profile = load_profile("910B2")
     program = double_rows(profile)
-    written = sum(len(step.unit.instructions) for step in program.steps)
-    print(f"{len(program)} instructions, of which {written} are written down")
+    print(f"{len(program)} instructions in {program.buffer_bytes['UB']} bytes of UB")
 
     # Equal signatures promise programs of equal cost; here there is one core.
     work = CoreWork(Core("vector", 0), "rows", lambda: program)

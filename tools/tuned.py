@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ascendsim import ConvProblem, estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.tiling.bounds import Bound, least_time
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.report.markdown import markdown_table
 from ascendsim.report.tables import TextTable
 from ascendsim.studies.engine.run import Budget, Engine
@@ -66,7 +67,7 @@ def tuned(product: str, kernel: tuple[str, str, int, ConvProblem], trials: int, 
     made = estimate(problem, output_mask=asked.gradients, product=product, tiling={gradient: best.plan})
     [own] = (one for one in made.kernels if one.plan is not None)
     pipe = max(own.busy, key=lambda name: own.busy[name])
-    bound = least_time(problem, gradient, tuner.compute_dtype, tuner.profile)
+    bound = least_time(PlanRequest(problem, gradient, tuner.compute_dtype, tuner.profile))
     busiest = pipe, own.busy[pipe] / own.cycles
     times = tuner.score(usual), tuner.score(best)
     return Tuned(layer, gradient, count, *times, bound, busiest, best.plan)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.lowering.call import Call
-from ascendsim.ops.problems.dilated import kernel_problem
-from ascendsim.ops.problems.hf32 import stored_name
-from ascendsim.ops.tiling.vendor.layer import Layer, Machine
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
+from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.vendor.operators import operator_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.ops.tiling.vendor.workspace import operator_workspace
 
@@ -24,17 +22,15 @@ def asked_by_operator(call: Call, gradient: str, op_type: str) -> int | None:
     plan = call.plans.get(gradient)
     if op_type not in PUBLIC or plan is None or plan.chosen_by != "product":
         return None
-    storage, hf32 = stored_name(call.compute_dtype), call.compute_dtype == "hf32"
-    problem = kernel_problem(call.problem, gradient, call.compute_dtype, call.profile)
-    layer, machine = Layer.of(problem, storage, hf32=hf32), Machine.of(call.profile)
-    arch, fixed = call.profile.npu_arch, call.deterministic
-    given = problem, gradient, storage, call.profile
+    asked = PlanRequest(
+        call.problem, gradient, call.compute_dtype, call.profile, deterministic=call.deterministic
+    )
     try:
-        followed = plan == product_tiling(*given, hf32=hf32, deterministic=fixed)
-        found = vendor_plan(*given, hf32=hf32, deterministic=fixed)
+        # float32 gradients of the 910B follow another library.
+        if plan != product_tiling(asked):
+            return None
+        found = operator_plan(asked)
     except (CapacityError, UnsupportedError):
         return None
-    # float32 gradients of the 910B follow another library.
-    return (
-        operator_workspace(found, layer, machine, gradient, arch, deterministic=fixed) if followed else None
-    )
+    arch, fixed = call.profile.npu_arch, call.deterministic
+    return operator_workspace(found, asked.layer, asked.machine, gradient, arch, deterministic=fixed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -101,11 +100,9 @@ def _estimate_layers(
 def _entry(dtype: str, arguments: Any, task: tuple[Profile, Layer, ConvProblem, Mask]) -> _Made:
     """Estimate one layer on one product, and say it in plain values: spans are not sent between processes."""
     profile, layer, problem, mask = task
-    # Each layer's critical path is told from spans, of which a large batch has millions.
-    arguments = Namespace(**{**vars(arguments), "engine": arguments.engine or "compiled"})
     plans = tiling_of(arguments, layer.name)
     result = estimate_cycles(problem, dtype, mask, arguments, profile, plans)
-    entry = layer_entry(layer.name, layer.count, result, profile)
+    entry = layer_entry(layer.name, layer.count, result, profile, paths=arguments.paths)
     if arguments.out is None:
         return _Made(entry, [])
     shapes = {"input": problem.input, "weight": problem.weight, "grad_output": problem.grad_output}

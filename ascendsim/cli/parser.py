@@ -186,7 +186,7 @@ def _add_arithmetic(run: Parser) -> None:
     how.add_argument(
         "--engine",
         choices=("compiled", "simpy"),
-        help="what finds the cycles; both find the same (default: compiled, and simpy for spans and traces)",
+        help="what finds the cycles; both find the same (default: compiled, simpy for the spans of --out)",
     )
     how.add_argument(
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"

@@ -90,7 +90,7 @@ def naming_plan_file(arguments: Any) -> Iterator[None]:
 
 
 def write_tiling(document: Entry, arguments: Any) -> None:
-    """Write the plans of a run to a file, and say what the vendor's names leave out.
+    """Write the plans of a run to a file, and say for what the vendor has no names.
 
     Raises   ConfigError if no kernel has a plan, DataError if the file cannot be written
     """
@@ -101,7 +101,7 @@ def write_tiling(document: Entry, arguments: Any) -> None:
     from ascendsim.report.folder import plan_comment, plan_tables
 
     file, names, [product] = arguments.write_tiling, arguments.tiling_names, document["products"]
-    tables, left = plan_tables(product), {"schedule"}
+    tables = plan_tables(product)
     if not tables:
         raise ConfigError(
             "--write-tiling: no kernel of this run has a plan; ask for grad_input or grad_weight"
@@ -111,12 +111,12 @@ def write_tiling(document: Entry, arguments: Any) -> None:
             layer: {made: Plan.from_dict(plan_fields(values)) for made, values in each.items()}
             for layer, each in tables.items()
         }
-        left.update(*(unnamed(made, plan) for each in plans.values() for made, plan in each.items()))
+        ours = sorted({name for each in plans.values() for item in each.items() for name in unnamed(*item)})
         tables = {
             layer: {made: named_fields(made, plan, names) for made, plan in each.items()}
             for layer, each in plans.items()
         }
-        words = f"{file}: the vendor's entries have no names for {', '.join(sorted(left))}: they are left out"
+        words = f"{file}: the vendor's entries have no names for {', '.join(ours)}: they stand there in ours"
         print(words, file=sys.stderr)
     try:
         file.write_text(plans_text(tables, form_of(file), plan_comment(document, product)), encoding="utf-8")

@@ -35,6 +35,10 @@ def run(arguments: Any) -> int:
     arguments.product = each_once(arguments.product)
     read_tiling(arguments, request)
     profiles = [load_profile(name) for name in arguments.product]
+    # A terminal shows no critical path; where one is asked for, the engines find the same.
+    arguments.paths = arguments.json or arguments.out is not None
+    if arguments.engine is None and (arguments.out is None or isinstance(request, Network)):
+        arguments.engine = "compiled"
     if isinstance(request, Network):
         if arguments.interval:
             raise ConfigError("--interval is of one convolution; name a layer, or give --input and --weight")

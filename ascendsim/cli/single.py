@@ -53,7 +53,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     if arguments.interval:
         runs = _with_intervals(request, problem, dtype, runs, arguments)
     shown = _shape(problem) | settings(request.mask, dtype, arguments) | about
-    document = run_document(request.title, shown, runs, arguments.words)
+    document = run_document(request.title, shown, runs, arguments.words, paths=arguments.paths)
     spans = arguments.trace_spans if arguments.trace else 0
     shapes = {name: getattr(problem, name) for name in ("grad_output", "input", "weight")}
     write = partial(write_run_folder, document=document, runs=runs, trace_spans=spans, shapes=shapes)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ascendsim.native.sealed import StrangerError, make_own, say
+from ascendsim.native.sealed import StrangerError, fault_of, make_own, say
 
 # Who goes back and forth between two versions within a day compiles neither twice.
 UNUSED_SECONDS: Final = 24 * 3600
@@ -61,14 +61,24 @@ def _place(chosen: str) -> Path | None:
 
 
 def _own_name(place: Path) -> str:
-    """Return the name of this user's folder there: each user has another one where several share a place."""
+    """Return the name of this user's folder there: each user has another one where several share a place.
+
+    So has who finds a folder that others may write, as umask 002 makes them: nothing is read from that.
+    """
     if sys.platform == "win32":
         return "ascendsim"
+    own, folder = f"ascendsim-{os.geteuid()}", place / "ascendsim"
     try:
-        is_own = place.stat().st_uid == os.geteuid()
+        if place.stat().st_uid != os.geteuid():
+            return own
+        # A link leads where `sealed` looks again.
+        fault = fault_of(folder.stat())
     except OSError:  # it is not there yet: who makes it owns it
-        is_own = True
-    return "ascendsim" if is_own else f"ascendsim-{os.geteuid()}"
+        return "ascendsim"
+    if not fault:
+        return "ascendsim"
+    say(f"{folder} {fault}: nothing is read from there or kept there, but in {own} beside it")
+    return own
 
 
 def mark_used(path: Path) -> None:

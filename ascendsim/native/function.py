@@ -32,8 +32,9 @@ class Native:
     """Plain Python functions as one compiled function.
 
     functions   helpers first, each before the functions that call it; the entry last. Module-level functions
-                without decorators, in the part of Python that numba compiles, that make and slice no arrays.
-                They find each other, and constants, by global names.
+                without decorators, in the part of Python that numba compiles, that make and slice no arrays,
+                and ask none for its length: that is an argument. They find each other, and constants, by
+                global names.
     arguments   types of the entry's arguments, in order: "int64" for an integer; "int64[]", "int32[]",
                 "uint8[]", "float64[]" for a 1-D array
     inline      functions that become part of those that call them: for the few that run all the time

@@ -138,7 +138,7 @@ def _around(folder: Path) -> Iterator[int]:
     place = os.open(folder.parent.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         # A link is followed where only this user can have put it.
-        link = os.O_NOFOLLOW if _fault(os.fstat(place)) else 0
+        link = os.O_NOFOLLOW if fault_of(os.fstat(place)) else 0
         with _entered(folder.parent, place, os.O_DIRECTORY | link) as around:
             yield around
     finally:
@@ -152,12 +152,12 @@ def _entered(path: Path, around: int, flags: int) -> Iterator[int]:
     try:
         handle = os.open(path.name, os.O_RDONLY | flags, dir_fd=around)
     except OSError:
-        fault = _fault(os.stat(path.name, dir_fd=around, follow_symlinks=False))
+        fault = fault_of(os.stat(path.name, dir_fd=around, follow_symlinks=False))
         if not fault:
             raise
         raise StrangerError(f"{path} {fault}: {mend}") from None
     try:
-        fault = _fault(os.fstat(handle))
+        fault = fault_of(os.fstat(handle))
         if fault:
             raise StrangerError(f"{path} {fault}: {mend}")
         yield handle
@@ -165,7 +165,7 @@ def _entered(path: Path, around: int, flags: int) -> Iterator[int]:
         os.close(handle)
 
 
-def _fault(status: os.stat_result) -> str:
+def fault_of(status: os.stat_result) -> str:
     """Say why a file or folder is not this user's own, in words that follow its name; nothing if it is."""
     own = os.geteuid()
     if status.st_uid != own:

@@ -17,6 +17,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import name_of, run_graph
 from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.program.program import NestProgram
 from ascendsim.timing.kernel import measure_kernel
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def check_schedule(
     Seed     of the tensors
     Keywords as `CallOptions` describes them; parts of grad_weight are added in one order unless said
              otherwise
-    Raises   ProgramError where bits differ, or cores of equal signatures take unequal cycles; what
-             `convolution_backward` raises
+    Raises   ProgramError where bits differ, cores of equal signatures take unequal cycles, or instructions
+             cost something else, or move other slices, than its nest says; what `convolution_backward` raises
     """
     kind = schedule_named(schedule)
     if kind.makes not in GRADIENTS:
@@ -94,7 +95,11 @@ def check_schedule(
         tried.append(name_of(order))
     [kernel] = [node for node in graph.kernels if node.name == kind.makes]
     works = [work for phase in kernel.phases for work in phase.work]
-    count = sum(len(work.build()) for work in works)
+    programs = [work.build() for work in works]
+    for program in programs:
+        if isinstance(program, NestProgram):
+            program.check_slices()
+    count = sum(map(len, programs))
     cycles = _cycles(kind.name, kernel, options.profile, options.l2_start)
     return ScheduleCheck(kind.makes, call.plans[kind.makes], tuple(tried), count, cycles)
 

@@ -1,133 +1,91 @@
-"""The program of one core, or of a cube core with the vector cores beside it: its loops over units of code.
+"""The program of one core, or of a cube core with the vector cores beside it, in program order.
 
-A schedule asks a `ProgramBuilder` (`builder.py`) for slots in on-chip buffers and appends instructions that
-name the slots they use, in loops whose bodies it emits once. A `Kernel` (`kernel.py`) says which core runs
-which program, phase after phase.
-
-An example: a core loads a tile of image 0, 1, ... 9 in turn into two slots, and multiplies each. The unit of
-image 0 uses slot 0, that of image 1 slot 1; image 2 finds the slots as image 0 did. So there are two units,
-two steps, and one segment: steps 0 to 2, five times, every time two images further on.
+A schedule says what a core does as a loop nest (`nest.py`), which is walked for the tasks of the core; or a
+`ProgramBuilder` collects instruction after instruction. A `Kernel` (`kernel.py`) says which core runs which
+program, phase after phase.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ascendsim.errors import ProgramError
 from ascendsim.frozen import cached_property
+from ascendsim.program import walk as w
+from ascendsim.program.indices import unmixed
 from ascendsim.program.instruction import Instruction
-from ascendsim.program.loops.turns import Turns, turned_post
+from ascendsim.program.nest import Nest
 from ascendsim.program.places import Slot
-from ascendsim.program.posts import HOME, Post, core_of
-from ascendsim.program.units import Segment, Step, Unit, count, unrolled
+from ascendsim.program.posts import HOME, VECTOR_CORES, Post, core_of, pipe_on
+from ascendsim.program.reserved import Reserved
 from ascendsim.program.waits import HAZARDS, Derived, Waits, derive
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Words = NDArray[np.int64]
+
+# Rows that are walked at once, and instructions that a nest remembers to have made.
+CHUNK = 4096
+REMEMBERED = 1 << 16
 
 
 class Program:
-    """The instructions of one core, or of a cube core with its vector cores, in program order.
+    """Instructions of one core, or of a cube core and its vector cores, in program order.
 
-    `steps` and `segments` are its code, every loop's body once. `hazards` are the classes of waits between
-    its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer. What it stands for in full
-    (`instructions` and the waits) is worked out when somebody asks.
+    `posts` are those of the instructions that have one, by index (`posts.py`). `hazards` are the classes of
+    waits between its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer.
     """
 
     def __init__(
         self,
-        steps: tuple[Step, ...],
-        segments: tuple[Segment, ...],
-        slots: tuple[Slot, ...],
-        buffer_bytes: Mapping[str, int],
-        hazards: frozenset[str] = HAZARDS,
-        waits: Derived | None = None,
-    ) -> None:
-        self._given = waits
-        # What must live as long as this program: other programs may share its code.
-        self.keeps: object = None
-        self.steps = steps
-        self.segments = segments
-        self.slots = slots
-        self.buffer_bytes = buffer_bytes
-        self.hazards = hazards
-
-    @classmethod
-    def straight(
-        cls,
         instructions: Sequence[Instruction],
         slots: tuple[Slot, ...],
         buffer_bytes: Mapping[str, int],
         hazards: frozenset[str] = HAZARDS,
         waits: Derived | None = None,
-    ) -> Program:
-        """Return a program without loops."""
-        steps = (Step(Unit(tuple(instructions))),)
-        return cls(steps, (Segment(0, 1),), slots, buffer_bytes, hazards, waits)
+        posts: Mapping[int, Post] | None = None,
+    ) -> None:
+        self.instructions = tuple(instructions)
+        self.slots, self.buffer_bytes, self.hazards = slots, buffer_bytes, hazards
+        self.posts: Mapping[int, Post] = posts or {}
+        self._given = waits
 
     def __len__(self) -> int:
-        return self._length
-
-    @cached_property
-    def _length(self) -> int:
-        # Asked by all who lay tables out.
-        return count(self.steps, self.segments)
+        return len(self.instructions)
 
     def expanded(self) -> Iterator[Instruction]:
-        """Yield all instructions in order, loops unrolled."""
-        for step, shift in unrolled(self.steps, self.segments):
-            yield from step.unit.at(step.task, shift, step.turns, self.slots)
-
-    @cached_property
-    def instructions(self) -> tuple[Instruction, ...]:
-        """All instructions in order, loops unrolled."""
-        return tuple(self.expanded())
-
-    @cached_property
-    def units(self) -> tuple[Unit, ...]:
-        """All units of code that it consists of, each once."""
-        codes = dict.fromkeys([step.unit for step in self.steps])
-        return tuple(dict.fromkeys([unit for code in codes for unit in code.units()]))
-
-    def placed(self) -> Iterator[tuple[int, Unit]]:
-        """Yield where each unit begins, loops unrolled, and the unit."""
-        for at, unit, _ in self.turned():
-            yield at, unit
-
-    def turned(self) -> Iterator[tuple[int, Unit, Turns | None]]:
-        """Yield where each unit begins, loops unrolled, the unit, and its turns."""
-        at = 0
-        for step, _ in unrolled(self.steps, self.segments):
-            for unit, turns in step.unit.unrolled(step.turns):
-                yield at, unit, turns
-                at += len(unit)
-
-    @cached_property
-    def posts(self) -> Mapping[int, Post]:
-        """The posts of all instructions that have one, by index."""
-        if not any(unit.posts for unit in self.units):
-            return {}
-        return {
-            begin + at: post if turns is None else turned_post(post, turns, self.slots)
-            for begin, unit, turns in self.turned()
-            for at, post in unit.posts.items()
-        }
+        """Yield all instructions in order; of a nest those without a slice are kept for the next time."""
+        yield from self.instructions
 
     @cached_property
     def pipes(self) -> Sequence[str]:
         """The name of every instruction's pipe, which tells its core, too (`posts.py`)."""
-        return tuple([pipe for _, unit in self.placed() for pipe in unit.names])
+        names = [made.pipe for made in self.instructions]
+        for at, post in self.posts.items():
+            names[at] = pipe_on(post.core, names[at])
+        return tuple(names)
 
     @cached_property
     def used(self) -> tuple[str, ...]:
         """The names of all pipes that it uses, in the order in which they are met."""
-        return tuple(dict.fromkeys([pipe for unit in self.units for pipe in unit.pipes]))
+        return tuple(dict.fromkeys(self.pipes))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many instructions each of its cores has: one number if it runs on one core only."""
-        sizes = [0] * (1 + max([core_of(pipe) for pipe in self.used], default=0))
-        if len(sizes) == 1:
+        if not self.posts:
             return (len(self),)
-        for pipe in self.pipes:
-            sizes[core_of(pipe)] += 1
-        return tuple(sizes)
+        cores = [core_of(pipe) for pipe in self.pipes]
+        return tuple([cores.count(core) for core in range(1 + max(cores))])
+
+    @property
+    def cores(self) -> int:
+        """How many cores it runs on."""
+        return 1 + max([post.core for post in self.posts.values()], default=0)
 
     def core_of(self, index: int) -> int:
         """Return the core of an instruction."""
@@ -172,3 +130,268 @@ class Program:
     def trailed(self, index: int) -> tuple[int, ...]:
         """Return the indices of the instructions that one trails; mostly there are none."""
         return tuple([index - back for back in self.trail_back.get(index, ())])
+
+    def digest(self, known: dict[Hashable, int]) -> Hashable:
+        """Return what decides its cost; equal digests are those of programs that cost the same.
+
+        known   numbers of what programs consist of, the same for all that are compared
+        """
+        forms, slices = [], []
+        places: dict[str, int] = {}
+        for at, made in enumerate(self.instructions):
+            post = self.posts.get(at, HOME)
+            reads, writes = ([slot.index for slot in own] for own in (made.reads, made.writes))
+            told = made.__class__, made.pipe, made.shape, tuple(reads), tuple(writes), _told(post)
+            forms.append(known.setdefault(told, len(known)))
+            # Slices of GM are told by when they were met first: what is met again may be in L2.
+            if made.gm is not None:
+                slices.append(places.setdefault(str(made.gm), len(places)))
+        return tuple(forms), tuple(slices), self._given
+
+
+class NestProgram(Program):
+    """A loop nest for the tasks of one core: its instructions are made when somebody asks for them.
+
+    tasks   a row for each, with the columns that `Nest.task` names
+
+    Raises   ProgramError for rows with other columns or indices; as instructions are made: one costs
+             something else, or uses its slots in another way, than the row that stands for it, since the
+             axes of the nest say that both are alike
+    """
+
+    def __init__(self, nest: Nest, tasks: ArrayLike, hazards: frozenset[str] = HAZARDS) -> None:
+        self.nest = nest
+        self.tasks = nest.require_tasks(tasks)
+        self.slots, self.buffer_bytes, self.hazards = tuple(nest.slots_reserved), nest.used_bytes, hazards
+        self._given = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What makes instructions are functions, some of them made inside of others.
+        return Program, (self.instructions, self.slots, self.buffer_bytes, self.hazards, None, self.posts)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
+        return sum([len(rows) for rows in self.walked(w.ROWS)])
+
+    def walked(self, mode: int) -> Iterator[Words]:
+        """Yield its rows, some thousand at once; `mode` says what of them (`walk.py`)."""
+        width = 3 if mode == w.PLACED else 2
+        rows = np.empty(CHUNK * width, np.int64)
+        memory, (at,) = walk_memory([self])
+        while end := w.WALKER(memory, 0, at, rows, 0, len(rows), mode):
+            yield rows[:end].reshape(-1, width)
+
+    def expanded(self) -> Iterator[Instruction]:
+        """Yield all instructions in order; of a nest those without a slice are kept for the next time."""
+        for made, _ in self.placed():
+            yield made
+
+    def placed(self) -> Iterator[tuple[Instruction, Post]]:
+        """Yield all instructions in order, each with its post."""
+        remembered = self.nest.remembered
+        for rows in self.walked(w.PLACED):
+            for row in rows.tolist():
+                told = tuple(row)
+                known = remembered.get(told)
+                if known is None:
+                    known = self._made(*told)
+                    # What moves bytes has a slice of its own nearly every time.
+                    if known[0].gm is None and len(remembered) < REMEMBERED:
+                        remembered[told] = known
+                yield known
+
+    def _made(self, of: int, operands: int, place: int) -> tuple[Instruction, Post]:
+        """Return the instruction of a row, and its post."""
+        form, emitter = self.nest.forms[of & ((1 << w.FORM_BITS) - 1)], self.nest.emitters[of >> w.FORM_BITS]
+        slots: list[Slot] = []
+        firsts = []
+        for number, count in enumerate(emitter.spans):
+            first = operands >> w.SLOT_BITS * number & ((1 << w.SLOT_BITS) - 1)
+            firsts.append(first)
+            slots += self.slots[first : first + max(1, count)]
+        indices = unmixed(place, emitter.extents)
+        own, reads, writes = emitter.handed(slots)
+        made = emitter.make(*own, *indices)
+        self.nest.require_like(emitter, indices, made, form.instruction)
+        assert made is not None
+        used = [slot.index for slot in (*made.reads, *reads, *made.writes, *writes)]
+        if used != [firsts[operand] + behind for operand, behind, _ in form.uses]:
+            raise ProgramError(
+                f"nest {self.nest.name}: {emitter.named(indices)} makes {made}, which uses other slots of "
+                f"its row than {form.instruction}; let `Axis.costs` tell such indices apart"
+            )
+        post = HOME if not form.core and not reads and not writes else Post(form.core, reads, writes)
+        return made, post
+
+    @cached_property
+    def cores(self) -> int:
+        """How many cores it runs on."""
+        core_of = np.array([form.core for form in self.nest.forms], np.int64)
+        if not core_of.any():
+            return 1
+        # One on which the nest may emit takes no part where the tasks give it nothing.
+        return 1 + max([int(core_of[rows[:, 0]].max()) for rows in self.walked(w.ROWS)], default=0)
+
+    @cached_property
+    def pipes_possible(self) -> set[str]:
+        """The names of all pipes on which its nest emits anything."""
+        return {pipe_on(form.core, form.instruction.pipe) for form in self.nest.forms}
+
+    def digest(self, known: dict[Hashable, int]) -> Hashable:
+        """Return what decides its cost, read off its rows."""
+        rows = np.concatenate([np.empty((0, 3), np.int64), *[rows.copy() for rows in self.walked(w.PLACED)]])
+        moved = [rows[:, 1].copy() for rows in self.walked(w.TRANSFERS)]
+        # Slices are told by when they were met first: what is met again may be in L2.
+        named = np.concatenate([np.empty(0, np.int64), *moved])
+        _, first, slices = np.unique(named, return_index=True, return_inverse=True)
+        ranks = np.argsort(np.argsort(first))[slices]
+        return self._kinds(rows, known).tobytes(), rows[:, 1].tobytes(), ranks.tobytes(), self.hazards
+
+    def _kinds(self, rows: Words, known: dict[Hashable, int]) -> Words:
+        """Return a number for each row: equal ones are instructions of one shape, which is known by it."""
+        kinds = np.empty(len(rows), np.int64)
+        emitters = rows[:, 0] >> w.FORM_BITS
+        for number in np.unique(emitters).tolist():
+            own = np.flatnonzero(emitters == number)
+            place, told = rows[own, 2], np.zeros(len(own), np.int64)
+            # An index that only says where has no part in a shape.
+            for axis in reversed(self.nest.emitters[number].axes):
+                place, index = np.divmod(place, axis.extent)
+                if axis.costs is not None:
+                    told = told * axis.extent + index
+            _, some, kind = np.unique(told, return_index=True, return_inverse=True)
+            shapes = []
+            for row in rows[own[some]].tolist():
+                made, post = self._made(*row)
+                uses = self.nest.forms[row[0] & ((1 << w.FORM_BITS) - 1)].uses
+                shapes.append(
+                    known.setdefault((made.__class__, made.pipe, made.shape, post.core, uses), len(known))
+                )
+            kinds[own] = np.array(shapes, np.int64)[kind]
+        return kinds
+
+    def check_slices(self) -> None:
+        """Refuse a nest that numbers slices of global memory otherwise than they are: L2 would find others.
+
+        Raises   ProgramError
+        """
+        moved = [number for rows in self.walked(w.TRANSFERS) for number in rows[:, 1].tolist()]
+        slices = [made for made in self.instructions if made.gm is not None]
+        numbers: dict[str, int] = {}
+        places: dict[int, str] = {}
+        for number, made in zip(moved, slices, strict=True):
+            assert made.gm is not None
+            place = f"{made.gm.tensor.name}{list(made.gm.index)}"
+            other = places.setdefault(number, place)
+            if other != place or numbers.setdefault(place, number) != number:
+                what = f"and {other} have one number" if other != place else "has several numbers"
+                raise ProgramError(
+                    f"nest {self.nest.name}: slice {place} of global memory {what}; let `slice_at` of `emit` "
+                    "tell slices of a tensor apart, and nothing else"
+                )
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """All instructions in order."""
+        return tuple([made for made, _ in self._all])
+
+    @cached_property
+    def posts(self) -> Mapping[int, Post]:
+        """The posts of all instructions that have one, by index."""
+        return {at: post for at, (_, post) in enumerate(self._all) if post is not HOME}
+
+    @cached_property
+    def _all(self) -> tuple[tuple[Instruction, Post], ...]:
+        return tuple(self.placed())
+
+
+def _told(post: Post) -> Hashable:
+    return post.core, *[tuple([slot.index for slot in own]) for own in post[1:]]
+
+
+def walk_memory(programs: Sequence[NestProgram], firsts: Sequence[int] = ()) -> tuple[Words, list[int]]:
+    """Return an array for the walks of some programs, and where the walk of each stands in it.
+
+    firsts   the number of the first form of each; none: 0
+    """
+    parts: list[Words] = []
+    size = 0
+
+    def put(part: Words) -> int:
+        nonlocal size
+        parts.append(part)
+        size += len(part)
+        return size - len(part)
+
+    # Programs of one nest share what it says; each has a state of its own.
+    said: dict[int, tuple[int, int, int]] = {}
+    walks = []
+    for number, program in enumerate(programs):
+        code = program.nest.code
+        if id(code) not in said:
+            said[id(code)] = put(code.code), put(code.data), put(code.moves)
+        walk = np.zeros(w.WALK, np.int64)
+        walk[[w.CODE, w.DATA, w.MOVES]] = said[id(code)]
+        walk[w.TASKS], walk[w.COLUMNS] = put(program.tasks.reshape(-1)), code.columns
+        walk[w.LAST_TASK], walk[w.PC] = len(program.tasks), -1
+        walk[w.REGISTERS] = put(np.zeros(code.registers, np.int64))
+        walk[w.TILES], walk[w.RINGS] = put(np.full(code.held, -1, np.int64)), put(code.rings)
+        walk[w.FORM] = firsts[number] if firsts else 0
+        walks.append(put(walk))
+    return np.concatenate([np.empty(0, np.int64), *parts]), walks
+
+
+class ProgramBuilder(Reserved):
+    """Collects the instructions of one core, or of a cube core and the vector cores beside it (`posts.py`).
+
+    `hazards` names the classes of waits that hold; all of them, except in tests that show what a missing
+    class does.
+    """
+
+    def __init__(self, profile: Any, hazards: frozenset[str] = HAZARDS) -> None:
+        super().__init__(profile)
+        self._hazards = hazards
+        self._instructions: list[Instruction] = []
+        self._posts: dict[int, Post] = {}
+        self._written: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._instructions)
+
+    def add(
+        self,
+        instruction: Instruction,
+        on: int = 0,
+        *,
+        reads: tuple[Slot, ...] = (),
+        writes: tuple[Slot, ...] = (),
+    ) -> None:
+        """Append one instruction of core `on`: 0, or 1 or 2 for a vector core beside the cube core.
+
+        `reads` and `writes` are slots of a hand-over, beside those that the instruction itself names.
+
+        Raises   ProgramError if it reads a slot that nothing has written
+        """
+        if on or reads or writes:
+            if not 0 <= on <= VECTOR_CORES:
+                raise ProgramError(
+                    f"instruction {len(self)} ({type(instruction).__name__}) is put on core {on}; a program "
+                    f"has core 0, and beside a cube core the vector cores 1 to {VECTOR_CORES}"
+                )
+            self._posts[len(self)] = Post(on, reads, writes)
+        for slot in (*instruction.reads, *reads):
+            if slot.index not in self._written:
+                raise ProgramError(
+                    f"instruction {len(self)} ({type(instruction).__name__}) reads {slot!r}, which nothing "
+                    "has written"
+                )
+        self._written.update([slot.index for slot in (*instruction.writes, *writes)])
+        self._instructions.append(instruction)
+
+    def build(self) -> Program:
+        """Return the finished program."""
+        slots, used = tuple(self.slots_reserved), dict(self.used_bytes)
+        return Program(self._instructions, slots, used, self._hazards, posts=self._posts)

@@ -39,15 +39,18 @@ class Run:
 
 @default_arithmetic
 def run_document(
-    title: str, problem: Mapping[str, Any], runs: Sequence[Run], command: Sequence[str]
+    title: str, problem: Mapping[str, Any], runs: Sequence[Run], command: Sequence[str], *, paths: bool = True
 ) -> Entry:
-    """Describe calls of one problem on several products; `command` are the words that asked for them."""
+    """Describe calls of one problem on several products; `command` are the words that asked for them.
+
+    paths   whether the document has the critical path of each kernel
+    """
     # Measures that no gradient has need no definition.
     errors = ERRORS if any(run.gradients for run in runs) else ()
     return {
         **_head("ascendsim run 1", title, command),
         "problem": dict(problem),
-        "products": [_product_entry(run.profile) | _call_entry(run) for run in runs],
+        "products": [_product_entry(run.profile) | _call_entry(run, paths) for run in runs],
         **_measured([run.profile for run in runs]),
         "definitions": {
             "products": definitions(CALL),
@@ -89,8 +92,8 @@ def _measured(profiles: Sequence[Profile]) -> Entry:
     return {"measured": comparison_line(names)}
 
 
-def layer_entry(name: str, count: int, result: Estimate, profile: Profile) -> Entry:
-    """Describe the estimate of one layer of a network, of which the network has `count`."""
+def layer_entry(name: str, count: int, result: Estimate, profile: Profile, *, paths: bool = True) -> Entry:
+    """Describe the estimate of one layer, of which the network has `count`; `paths` as of `run_document`."""
     # Plain values only: the timelines of all layers of a network at once would fill the memory.
     return {
         "name": name,
@@ -98,7 +101,7 @@ def layer_entry(name: str, count: int, result: Estimate, profile: Profile) -> En
         "cycles": result.cycles,
         "time_us": result.time_us,
         "total_us": count * result.time_us,
-        "kernels": [kernel_entry(kernel, profile) for kernel in result.kernels],
+        "kernels": [kernel_entry(kernel, profile, path=paths) for kernel in result.kernels],
         "call": {
             "compute_dtype": result.compute_dtype,
             "accumulation": result.accumulation,
@@ -179,9 +182,9 @@ def _figure_entry(figure: Figure) -> Entry:
     }
 
 
-def _call_entry(run: Run) -> Entry:
+def _call_entry(run: Run, paths: bool) -> Entry:
     result = run.result
-    kernels = [kernel_entry(kernel, run.profile) for kernel in result.kernels]
+    kernels = [kernel_entry(kernel, run.profile, path=paths) for kernel in result.kernels]
     return {
         "compute_dtype": result.compute_dtype,
         "accumulation": result.accumulation,

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from ascendsim.timing.times import KernelTimes
 
 
-def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
-    """Describe one kernel with the columns of `KERNEL`."""
+def kernel_entry(kernel: KernelResult, profile: Profile, *, path: bool = True) -> Entry:
+    """Describe one kernel with the columns of `KERNEL`.
+
+    path   whether its critical path is among them: it is told from spans, of which a large batch has millions
+    """
     # A kernel without instructions takes no cycle, and its shares are 0.
     cycles, mhz = max(kernel.cycles, 1), profile.clock.cube_mhz
     entry, blocks = kernel.times.entry_cycles, kernel.kernel.blocks
@@ -43,7 +46,7 @@ def kernel_entry(kernel: KernelResult, profile: Profile) -> Entry:
         "engine": kernel.engine,
         "bound_by": kernel.bound_by,
         "occupation": occupation_entry(kernel.times),
-        "critical_path": cycles_by_cause(critical_path(kernel.timeline)),
+        **({"critical_path": cycles_by_cause(critical_path(kernel.timeline))} if path else {}),
         "macs": kernel.macs,
         "bytes": dict(kernel.bytes),
         "note": kernel.kernel.note,

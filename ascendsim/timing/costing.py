@@ -10,7 +10,6 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.posts import VECTOR_CORES, core_of, pipe_on
 from ascendsim.program.program import Program
-from ascendsim.program.units import Unit
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -43,17 +42,6 @@ class PricedProgram(NamedTuple):
     moving: list[int]
 
 
-class _Part(NamedTuple):
-    """Prices of a unit of code.
-
-    `orders` and `moving` say which of its instructions are on each pipe, and which move bytes, by offset.
-    """
-
-    prices: tuple[Priced, ...]
-    orders: dict[str, list[int]]
-    moving: tuple[int, ...]
-
-
 class CostBook:
     """Asks each instruction once for its cost, by class, pipe and shape; lives for one timing run."""
 
@@ -61,7 +49,6 @@ class CostBook:
         self._profile = profile
         # A program repeats few shapes many times; working out a cost, in fractions, is what is slow.
         self._prices: dict[tuple[type, str, Hashable], Priced] = {}
-        self._units: dict[Unit, _Part] = {}
 
     def price(self, program: Program, kind: str) -> PricedProgram:
         """Look up every cost of a program for a core of this kind ("cube" or "vector").
@@ -72,38 +59,8 @@ class CostBook:
         prices: list[Priced] = []
         orders: dict[str, array[int]] = {}
         moving: list[int] = []
-        for begin, unit in program.placed():
-            part = self._part(unit)
-            for pipe, offsets in part.orders.items():
-                # A pipe without a queue is one that this kind of core does not have.
-                if pipe not in depths:
-                    raise no_queue(program, begin + offsets[0], kind, self._profile)
-                if pipe not in orders:
-                    orders[pipe] = array("q")
-                orders[pipe].extend([begin + offset for offset in offsets])
-            prices += part.prices
-            moving += [begin + offset for offset in part.moving]
-        queue = array("q", [-1]) * len(prices)
-        # A queue of depth d takes an instruction when the one d places ahead on its pipe has been taken up.
-        for pipe, order in orders.items():
-            for index, ahead in zip(order[depths[pipe] :], order, strict=False):
-                queue[index] = ahead
-        # Timing and L2 look at bytes only where some move, which is at few instructions of a program.
-        return PricedProgram(program, prices, orders, queue, moving)
-
-    def _part(self, unit: Unit) -> _Part:
-        """Look up the costs of a unit of code, once."""
-        # Where a unit recurs its slices of GM are others, but not what any instruction costs.
-        if unit not in self._units:
-            self._units[unit] = self._priced(unit)
-        return self._units[unit]
-
-    def _priced(self, unit: Unit) -> _Part:
-        """Look up the costs of consecutive instructions."""
         known = self._prices
-        prices: list[Priced] = []
-        orders: dict[str, list[int]] = {}
-        for offset, (instruction, pipe) in enumerate(zip(unit.instructions, unit.names, strict=True)):
+        for index, (instruction, pipe) in enumerate(zip(program.instructions, program.pipes, strict=True)):
             key = (instruction.__class__, instruction.pipe, instruction.shape)
             # The pipe is part of the key because one class may run on several (`PipeBarrier`).
             priced = known.get(key)
@@ -111,11 +68,21 @@ class CostBook:
                 priced = known[key] = checked(key, instruction.cost(self._profile), instruction.drains)
             order = orders.get(pipe)
             if order is None:
-                order = orders[pipe] = []
-            order.append(offset)
+                # A pipe without a queue is one that this kind of core does not have.
+                if pipe not in depths:
+                    raise no_queue(program, index, kind, self._profile)
+                order = orders[pipe] = array("q")
+            order.append(index)
             prices.append(priced)
-        moving = [offset for offset, priced in enumerate(prices) if priced.traffic is not None]
-        return _Part(tuple(prices), orders, tuple(moving))
+            if priced.traffic is not None:
+                moving.append(index)
+        queue = array("q", [-1]) * len(prices)
+        # A queue of depth d takes an instruction when the one d places ahead on its pipe has been taken up.
+        for pipe, order in orders.items():
+            for index, ahead in zip(order[depths[pipe] :], order, strict=False):
+                queue[index] = ahead
+        # Timing and L2 look at bytes only where some move, which is at few instructions of a program.
+        return PricedProgram(program, prices, orders, queue, moving)
 
 
 def depths_of(profile: Profile, kind: str) -> dict[str, int]:

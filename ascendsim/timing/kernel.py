@@ -1,9 +1,8 @@
 """Time a kernel: one door, two engines.
 
-"simpy"     the definition, event by event on SimPy (`simpy_engine.py`); it sees programs with their loops
-            unrolled
-"compiled"  the same rules as compiled loops over integers (`fast/`): same cycles, bytes, busy and waiting
-            cycles, and spans where they are asked for
+"simpy"     the definition, event by event on SimPy (`simpy_engine.py`); it runs instruction after instruction
+"compiled"  the same rules as compiled loops over integers (`fast/`), which walk loop nests: same cycles,
+            bytes, busy and waiting cycles, and spans where they are asked for
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ def teams_of(phase: Phase, folded: bool, take: Callable[[Program, str], Taken]) 
     for works in phase.teams():
         programs = [work.build() for work in (works[:1] if folded else works)]
         cores = tuple([work.core for work in works])
-        require_alike(phase.name, cores, [len(program) for program in programs])
+        if len(programs) > 1:
+            require_alike(phase.name, cores, [len(program) for program in programs])
         for program in programs:
             require_covered(phase.name, works[0], program)
         teams.append(Team(cores, tuple([take(program, works[0].core.kind) for program in programs])))
@@ -82,7 +83,7 @@ def require_covered(phase: str, work: CoreWork, program: Program) -> None:
 
     Raises   ProgramError
     """
-    beside = len(program.sizes) - 1
+    beside = program.cores - 1
     if work.core.kind == "cube" and beside > work.beside:
         raise ProgramError(
             f"phase {phase}: the program of {work.core} covers {beside} vector cores beside it, but its work "

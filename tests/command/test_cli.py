@@ -53,6 +53,25 @@ def test_the_batch_goes_into_the_shape(record):
     assert record("s5b1_3x3", "--batch", "3", "--cycles-only")["problem"]["input"] == [3, 512, 7, 7]
 
 
+@pytest.mark.parametrize("words", [("--cycles-only",), ()])
+def test_spans_are_asked_of_nobody_where_they_are_not_read(answer, monkeypatch, words):
+    def refused(*_args, **_keywords):
+        raise AssertionError("a terminal shows nothing that is told from spans")
+
+    monkeypatch.setattr("ascendsim.ops.graph_times.time_kernel", refused)
+    monkeypatch.setattr("ascendsim.timing.simpy_engine.time_phase", refused)
+    for shape in (SMALL, ("s5b1_3x3", "--details"), ("--workload", "alexnet")):
+        assert "grad_weight" in answer("run", *shape, *(() if "alexnet" in shape else words))
+
+
+def test_a_critical_path_that_is_asked_for_is_that_of_either_engine(record, monkeypatch):
+    of_simpy = record(*CYCLES, "--engine", "simpy")["products"][0]["kernels"]
+    monkeypatch.setattr("ascendsim.timing.simpy_engine.time_phase", None)
+    made = record(*CYCLES)["products"][0]["kernels"]
+    assert [kernel["critical_path"] for kernel in made] == [kernel["critical_path"] for kernel in of_simpy]
+    assert all(sum(kernel["critical_path"].values()) == kernel["cycles"] for kernel in made)
+
+
 def test_a_network_counts_every_layer(tmp_path, record):
     file = tmp_path / "two.toml"
     layer = "input = [16, 6, 6], weight = [16, 16, 3, 3], padding = 1"

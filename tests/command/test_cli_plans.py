@@ -87,16 +87,20 @@ def test_tables_that_nothing_reads_are_told(capsys, tmp_path):
     assert capsys.readouterr().err == f"{unused}a.grad_weight, b.grad_input\n"
 
 
-def test_the_vendors_names_are_written_with_a_word_about_what_they_lack(tmp_path, capsys):
+def test_the_vendors_names_are_written_with_a_word_about_what_they_lack(answer, tmp_path, capsys):
     file = tmp_path / "entry.toml"
     words = (*CALL, "--mask", "weight", "--write-tiling", str(file), "--tiling-names", "vendor")
     assert main(words) == 0
     told = " ".join(capsys.readouterr().err.split())
     assert "the vendor's entries have no names for" in told
-    assert "schedule: they are left out" in told
+    assert "schedule: they stand there in ours" in told
     entry = tomllib.loads(file.read_text())["grad_weight"]
     assert {"baseM", "stepKa", "cl0Pbuffer", "usedCoreNum"} <= set(entry)
     assert "base_m" not in entry
+    assert entry["schedule"] == "wgrad"
+    told = [answer(*CALL, "--mask", "weight", "--json", *more) for more in ((), ("--tiling", str(file)))]
+    before, after = (json.loads(text)["products"][0]["kernels"] for text in told)
+    assert [kernel["cycles"] for kernel in after] == [kernel["cycles"] for kernel in before]
 
 
 def test_the_report_folder_has_the_plans_of_each_product(answer, tmp_path):

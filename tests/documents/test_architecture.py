@@ -1,5 +1,7 @@
-"""Does docs/architecture.md list what there is: every room, and every instruction with its pipe?"""
+"""Is docs/architecture.md true: its code, its functions, its rooms, and every instruction with its pipe?"""
 
+import ast
+import doctest
 import inspect
 import re
 from importlib import import_module
@@ -21,6 +23,34 @@ ROWS = {
     if line.startswith("| `")
     for cells in [line.strip("|").split("|")]
 }
+
+
+def test_the_page_prints_what_it_says():
+    done = doctest.testfile(str(ROOT.parent / "docs" / "architecture.md"), module_relative=False)
+    assert done.attempted > 20
+    assert done.failed == 0
+
+
+def defined_in(path):
+    """The names of the functions, classes and methods of a file."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{own.name}" for own in node.body if isinstance(own, ast.FunctionDef)}
+    return names
+
+
+def test_what_a_call_goes_through_is_where_the_page_says():
+    way = PAGE.split("## From the door to the trace")[1].split("\n## ")[0]
+    steps = [row.split(" | ")[-1] for row in re.findall(r"^\| \d+ \| (.*) \|$", way, re.M)]
+    assert len(steps) == 10
+    for step in steps:
+        named = re.findall(r"\[`([\w.]+)`\]\(\.\./([\w/.]+)\)", step)
+        assert named
+        for name, path in named:
+            assert name in defined_in(ROOT.parent / path), (name, path)
 
 
 def instruction_classes():

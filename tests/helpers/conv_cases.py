@@ -20,11 +20,11 @@ from ascendsim.ops.plan import GRID, Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import execute
-from ascendsim.ops.tiling.given import plans_of
 from ascendsim.profile import load_profile
 from ascendsim.timing.arrivals import arrivals as arrival_order
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import CopyUbToGm
+from tests.helpers.requests import plans_of
 from tests.helpers.toy_profiles import toy_split, toy_unified
 
 # A few cores and buffers of a few KiB, so that a few hundred pixels make many tiles; meeting costs little, so

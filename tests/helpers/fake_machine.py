@@ -4,11 +4,10 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from ascendsim.profile.memory import LinkFigures
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.program.program import Program
+from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.program.waits import Derived
 
 X = GmTensor("x", (1 << 20,), "float16", 2)
@@ -153,19 +152,19 @@ def program(*rows):
         )
         for index, row in enumerate(full)
     ]
-    return Program.straight(made, tuple(slots), {})
+    return Program(made, tuple(slots), {})
 
 
 def circular(*rows):
     """Make a program of rows (instruction, after_done) whose waits may go in a circle; for SimPy alone."""
     back = tuple(tuple(index - other for other in done) for index, (_, done) in enumerate(rows))
     waits = Derived(back, ((),) * len(rows), {})
-    return Program.straight([made for made, _ in rows], (), {}, waits=waits)
+    return Program([made for made, _ in rows], (), {}, waits=waits)
 
 
 def with_instructions(prog, instructions):
     """Return the program with other instructions, which use the same slots."""
-    return Program.straight(instructions, prog.slots, prog.buffer_bytes, prog.hazards)
+    return Program(instructions, prog.slots, prog.buffer_bytes, prog.hazards)
 
 
 def built(instructions):

@@ -36,7 +36,8 @@ from ascendsim.ops.options.call import options_of
 from ascendsim.ops.reference import sums
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
+from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.vendor.operators import operator_plan
 from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.timing.critical_path import critical_path, cycles_by_cause
 from ascendsim.timing.kernel import measure_kernel
@@ -306,7 +307,7 @@ def traced(folder):
 
 def plan_files(folder):
     """Write plans and read them again."""
-    plans = product_tiling(LAYER, "grad_input", "float16", ascendsim.load_profile(PRODUCT))
+    plans = product_tiling(PlanRequest(LAYER, "grad_input", "float16", ascendsim.load_profile(PRODUCT)))
     ascendsim.write_plans(folder / "plans.toml", {"grad_input": plans})
     return (folder / "plans.toml").read_text(), ascendsim.read_plans(folder / "plans.toml").plans
 
@@ -421,7 +422,7 @@ def many():
 def vendor():
     """Plan as the product's operators do."""
     given = LAYER, "grad_input", "float16", ascendsim.load_profile(PRODUCT)
-    return [str(function(*given)) for function in (vendor_plan, product_tiling)]
+    return [str(function(PlanRequest(*given))) for function in (operator_plan, product_tiling)]
 
 
 def spread(scale):
@@ -524,7 +525,7 @@ CALLS = {
     "ops.tiling.legal.tilings.legal_tilings": [sampled_tilings],
     "ops.tiling.plan_files.read_plans": [PLANS],
     "ops.tiling.plan_files.write_plans": [PLANS],
-    "ops.tiling.vendor.operators.vendor_plan": [vendor],
+    "ops.tiling.vendor.operators.operator_plan": [vendor],
     "ops.tiling.vendor.product_tiling.product_tiling": [vendor],
     "profile.changes.Change": [products],
     "profile.changes.parse_changes": [products],

@@ -44,6 +44,10 @@ def make_array(count):
     return np.zeros(count).size
 
 
+def length(numbers):
+    return len(numbers)
+
+
 def import_one(count):
     import math
 
@@ -59,7 +63,7 @@ def many(a, b, c, d, e, f, g, h, i, j):
 
 
 def put(wide, narrow, codes, rates):
-    """Write numbers that not all of the arrays hold, and one that is converted; return all lengths."""
+    """Write numbers that not all of the arrays hold, and one that is converted, into each kind of array."""
     wide[1], narrow[1], codes[1], rates[1] = 2**40, 2**32 + 5, 300, 0.5
     wide[2], narrow[2], codes[2], rates[2] = rates[1] + 2, rates[1] + 2, rates[1] + 2, rates[1] + 2
-    return len(wide) + len(narrow) + len(codes) + len(rates)
+    return 0

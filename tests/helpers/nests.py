@@ -1,145 +1,250 @@
-"""Random loop nests over rings, as schedules write them, and a builder that unrolls them."""
+"""Random loop nests as trees, written twice: as a `Nest`, and as plain loops that append every instruction.
 
-from ascendsim.ops.schedules import blocks
-from ascendsim.program.builder import ProgramBuilder
+A tree is a list of steps:
+    ("loop", name, extent, body)      an index from 0
+    ("span", name, of, counts, body)  an index that goes through run `of` of runs that follow each other
+    ("hold", ring, tile, body)        a tile told by some indices; the body follows where it was not there
+    ("next", ring)                    the next slot of a ring
+    ("forget", ring)
+    ("when", of, mask, body)          where the mask has a bit for an index
+    ("set", value)                    the one variable
+    ("copy", ring, index, column) / ("add", ring, ring, kind of lanes) / ("write", ring, index, column)
+Indices are named; "task" is that of the task. What stands in `rows` below says which row an index means.
+"""
+
+import numpy as np
+
+from ascendsim.program.indices import Axis, alike
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.program.places import GmTensor, Slot
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import NestProgram, ProgramBuilder
 from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
 from tests.helpers.toy_profiles import toy_split
 
 TOY = toy_split()
 ROWS = GmTensor("rows", (200, 3, 8), "float32", 4)
 OUT = GmTensor("out", (200, 3, 8), "float32", 4, "output")
-NO_STRIP = (0,)
+TASKS = 7
+# What an addition costs by the index that its lanes follow from, and by the variable.
+LANES = (8, 4, 8, 6)
+WHOLE = slice(0, 8)
 
 
-class Unrolling(ProgramBuilder):
-    """Emits every round of every loop, and the code of every task."""
+class Tiles:
+    """The tiles of a ring, by what they hold, for a program that is appended instruction by instruction."""
 
-    def loop(self, laps, body=None):  # noqa: ARG002 - of the same signature
-        """Every round, by plain numbers."""
-        yield from laps
+    def __init__(self, ring):
+        self.ring, self.held = ring, {}
 
-    def chain(self, lap, links, body):
-        """Every link, in the round that it is of."""
-        del body
-        return ((lap, link) for link in links)
+    def next(self, tile=None):
+        slot = self.ring.next()
+        self.held[slot.index] = tile, slot
+        return slot
 
-    def once(self, task, shape, places=None, lap=0):
-        """The task, whether its code is known or not."""
-        del shape, places, lap
-        yield task
+    def find(self, tile):
+        return next((slot for held, slot in self.held.values() if held == tile), None)
+
+    def forget(self):
+        self.held = {}
 
 
-class Nest:
-    """Loops with random bodies: always the same code, whichever builder it is written to.
-
-    Rings 0 and 1 hold tiles that are looked for, 2 and 3 are used in turn only. A body has units, each of
-    which loads tiles (of its lap, of the next, or of none), adds, and writes; some stand outside of units.
-    Some loops are the code of a task as a whole, which is then written for several strips.
-
-    A task inside a loop is (strip, lap, number of the loop, turn of the inner loop).
-    """
+class RandomNest:
+    """A random tree, and the rings that it uses: tiles of rings 0 and 1 are found again."""
 
     def __init__(self, rng):
+        self.rng = rng
         self.copies = [rng.randint(1, 3) for _ in range(4)]
-        self.loops = []
-        for _ in range(rng.randint(1, 4)):
-            begin = rng.randrange(20)
-            body = [self._unit(rng, number) for number in range(rng.randint(1, 3))]
-            inner = rng.choice((0, 0, 2, 3))
-            # Strips, and where in the strip the loop begins.
-            strips = rng.choice(((), (), ((1, 0),), ((0, 3), (1, 3)), ((0, 5), (0, 2), (2, 0), (1, 2))))
-            rounds, step = rng.randint(1, 12), rng.choice((1, 1, 2, 3))
-            self.loops.append((range(begin, begin + rounds * step, step), inner, body, strips))
+        self.names = 0
+        # All slots are filled first, so that nothing is read that nothing has written.
+        fill = [
+            step
+            for ring, copies in enumerate(self.copies)
+            for step in [("next", ring), ("copy", ring, "task", 0)] * copies
+        ]
+        self.tree = [*fill, *self._body(2, ["task"])]
 
-    def _unit(self, rng, number):
-        actions = [
-            (rng.choice(("own", "own", "next", "fixed", "add", "add", "write", "first")), rng.randrange(2),
-             rng.randrange(2), rng.randrange(3))
-            for _ in range(rng.randint(1, 5))
-        ]  # fmt: skip
-        return number, rng.random() < 0.8, actions
+    def _body(self, depth, names):
+        return [self._step(depth, names) for _ in range(self.rng.randint(2, 5))]
 
-    def emit(self, builder):
-        """The program of the nest."""
-        self.b = builder
-        self.rings = [builder.ring("UB", 32, f"ring {n}", copies) for n, copies in enumerate(self.copies)]
-        return self.again()
+    def _step(self, depth, names):
+        rng = self.rng
+        kinds = ["next", "copy", "add", "add", "write", "set", "hold", "forget"]
+        kind = rng.choice(kinds + (["loop", "span", "when", "hold", "loop"] if depth else []))
+        some = rng.choice(names)
+        if kind == "loop":
+            name = self._name()
+            return "loop", name, rng.randint(1, 4), self._body(depth - 1, [*names, name])
+        if kind == "span":
+            name, counts = self._name(), [rng.randrange(3) for _ in range(TASKS)]
+            return "span", name, some, counts, self._body(depth - 1, [*names, name])
+        if kind == "when":
+            return "when", some, rng.randrange(1 << TASKS), self._body(depth - 1, names)
+        if kind == "hold":
+            ring, column = rng.randrange(2), rng.randrange(3)
+            body = [("copy", ring, some, column)]
+            return (
+                "hold",
+                ring,
+                (some,),
+                body + (self._body(0, names) if depth and rng.random() < 0.3 else []),
+            )
+        if kind in ("next", "forget"):
+            return kind, rng.randrange(2, 4) if kind == "next" else rng.randrange(2)
+        if kind == "set":
+            return "set", rng.randrange(2)
+        if kind == "add":
+            return "add", rng.randrange(4), rng.randrange(4), some
+        return kind, rng.randrange(4), some, rng.randrange(3)
 
-    def again(self):
-        """The program once more, with what the builder knows by now."""
-        self.b.restart()
-        for ring in self.rings:
-            for _ in range(len(ring.slots)):
-                first = self.b.gm(ROWS, row_of, (NO_STRIP, 0), 0, 0)
-                self.b.add(CopyGmToUb(ring.next("filled"), first, 32, (8,)))
-        for number, (_, _, _, strips) in enumerate(self.loops):
-            for strip, on in strips:
-                places = {self.rings[ring]: (strip_of((strip,)),) for ring in range(2)}
-                for made in self.b.once((strip,), ("strip", number), places, on):
-                    self._loop(made, number, on)
-            if not strips:
-                self._loop(NO_STRIP, number, 0)
-        return self.b.build()
+    def _name(self):
+        self.names += 1
+        return f"i{self.names}"
 
-    def _loop(self, strip, number, on):
-        laps, inner, body, _ = self.loops[number]
-        for lap in self.b.loop(range(laps.start + on, laps.stop + on, laps.step)):
-            for turn in self.b.loop(range(inner)) if inner else (0,):
-                for unit, once, actions in body:
-                    # What stands outside of units has no task of its own, so that of a strip is one.
-                    self._append((strip, lap, number, turn), unit, once or strip is not NO_STRIP, actions)
 
-    def _append(self, task, unit, once, actions):
-        if not once:
-            self._act(task, actions)
-            return
-        places = {
-            self.rings[ring]: tuple(place_of(task, kind) for kind in ("own", "next", "fixed"))
-            for ring in range(2)
-        }
-        # The lap is not part of the shape: only slices of GM may follow from it.
-        for made in self.b.once(task, (task[2:], unit), places):
-            self._act(made, actions)
+def row_of(index):
+    """The row of the tensors that an index means."""
+    return 3 * index + 1
 
-    def _act(self, task, actions):
-        b, rings = self.b, self.rings
-        for kind, tiles, turns, column in actions:
-            ring, other = rings[tiles], rings[2 + turns]
-            if kind in ("own", "next", "fixed"):
-                place = place_of(task, kind)
-                if ring.find(place, column) is None:
-                    slot, offset = ring.next(place, column), 1 if kind == "next" else 0
-                    find = row_of if kind != "fixed" else fixed
-                    b.add(CopyGmToUb(slot, b.gm(ROWS, find, task, offset, column), 32, (8,)))
+
+def copy(slot, index, column):
+    """The copy of a row."""
+    return CopyGmToUb(slot, Gm(ROWS, (row_of(index), column, WHOLE)), 32, (8,))
+
+
+def write(slot, index, column):
+    """The copy of a slot to a row."""
+    return CopyUbToGm(Gm(OUT, (row_of(index), column, WHOLE)), slot, 32)
+
+
+def add(goal, slot, index, variable):
+    """An addition; of odd rows none where the variable is set."""
+    if variable and index % 4 == 1:
+        return None
+    return Add(goal, slot, LANES[index % 4])
+
+
+# An index is below this, whatever it is the index of.
+MOST = 16
+LANED = Axis(MOST, alike([(LANES[index % 4], index % 4 == 1) for index in range(MOST)]))
+SET = Axis(2, range(2))
+
+
+def nest_of(random, profile=TOY):
+    """The tree as a nest."""
+    nest = Nest(profile, "random")
+    rings = [nest.ring("UB", 32, f"ring {n}", copies) for n, copies in enumerate(random.copies)]
+    (task,) = nest.task(task=MOST)
+    newest = [nest.let(ring.first, f"newest of {n}") for n, ring in enumerate(rings)]
+    for number, ring in zip(newest, rings, strict=True):
+        number.axis = Axis(ring.first + ring.count)
+    variable = nest.let(0, "variable", SET)
+    laned = nest.table(range(MOST), LANED, "lanes of")
+
+    def body(steps, indices):
+        for kind, *told in steps:
+            if kind == "loop":
+                name, extent, inner = told
+                with nest.loop(extent, name) as index:
+                    body(inner, indices | {name: index})
+            elif kind == "span":
+                name, of, counts, inner = told
+                runs = nest.spans([*counts, *[0] * (MOST - len(counts))], MOST, name)
+                with nest.loop(runs[indices[of]], name) as index:
+                    body(inner, indices | {name: index})
+            elif kind == "when":
+                of, mask, inner = told
+                with nest.when(nest.table([mask >> bit & 1 for bit in range(MOST)])[indices[of]]):
+                    body(inner, indices)
+            elif kind == "hold":
+                ring, tile, inner = told
+                with nest.hold(rings[ring], *[indices[name] for name in tile]) as slot:
+                    nest.set(newest[ring], slot)
+                    body(inner, indices)
+                nest.set(newest[ring], slot)
+            elif kind == "next":
+                nest.set(newest[told[0]], nest.next(rings[told[0]]))
+            elif kind == "forget":
+                nest.forget(rings[told[0]])
+            elif kind == "set":
+                nest.set(variable, told[0])
             elif kind == "add":
-                b.add(Add(other.next(), ring.last, 8))
-            elif kind == "write":
-                b.add(CopyUbToGm(b.gm(OUT, row_of, task, 0, column), other.last, 32))
+                goal, source, of = told
+                nest.emit(add, [newest[goal], newest[source]], [laned[indices[of]], variable])
             else:
-                b.add(Add(other.last, ring.last, 4 if other.begins() else 8))
+                ring, of, column = told
+                nest.emit(
+                    {"copy": copy, "write": write}[kind], [newest[ring]], [sized(indices[of]), sized(column)]
+                )
+
+    def sized(index):
+        # Slices of one tensor are told by numbers of equal extents.
+        return (
+            nest.table(range(MOST), MOST, "row of")[index]
+            if not isinstance(index, int)
+            else nest.let(index, "column", 3)
+        )
+
+    body(random.tree, {"task": task})
+    return nest
 
 
-def row_of(task, offset, column):
-    """The row of a lap, or of the one after it."""
-    return task[1] + offset, (column + task[0][0]) % 3, slice(0, 8)
+def plain_of(random, tasks, profile=TOY):
+    """The tree as plain loops: every instruction appended, for one task after the other."""
+    b = ProgramBuilder(profile)
+    rings = [Tiles(b.ring("UB", 32, f"ring {n}", copies)) for n, copies in enumerate(random.copies)]
+
+    def body(steps, indices, state):
+        for kind, *told in steps:
+            if kind == "loop":
+                name, extent, inner = told
+                for index in range(extent):
+                    body(inner, indices | {name: index}, state)
+            elif kind == "span":
+                name, of, counts, inner = told
+                counts = [*counts, *[0] * (MOST - len(counts))]
+                first = sum(counts[: indices[of]])
+                for index in range(first, first + counts[indices[of]]):
+                    body(inner, indices | {name: index}, state)
+            elif kind == "when":
+                of, mask, inner = told
+                if mask >> indices[of] & 1:
+                    body(inner, indices, state)
+            elif kind == "hold":
+                ring, tile, inner = told
+                key = tuple(indices[name] for name in tile)
+                slot = rings[ring].find(key)
+                if slot is None:
+                    slot = state[ring] = rings[ring].next(key)
+                    body(inner, indices, state)
+                state[ring] = slot
+            elif kind == "next":
+                state[told[0]] = rings[told[0]].next()
+            elif kind == "forget":
+                rings[told[0]].forget()
+            elif kind == "set":
+                state["variable"] = told[0]
+            elif kind == "add":
+                goal, source, of = told
+                made = add(state[goal], state[source], indices[of], state["variable"])
+                if made is not None:
+                    b.add(made)
+            else:
+                ring, of, column = told
+                b.add({"copy": copy, "write": write}[kind](state[ring], indices[of], column))
+
+    for task in tasks:
+        state = {n: tiles.ring.slots[0] for n, tiles in enumerate(rings)} | {"variable": 0}
+        body(random.tree, {"task": task}, state)
+    return b.build()
 
 
-def fixed(task, offset, column):
-    """A row that belongs to no lap."""
-    return 190 + offset, (column + task[3] + task[0][0]) % 3, slice(0, 8)
-
-
-def place_of(task, kind):
-    """What tells a tile from others in its ring."""
-    rest = {"own": ("row", task[1]), "next": ("row", task[1] + 1), "fixed": ("fixed", task[3])}
-    return strip_of(task[0]), *rest[kind]
-
-
-def strip_of(strip):
-    """What the places of all tiles of a strip begin with."""
-    return "rows", *strip
+def both_of(rng, tasks=None):
+    """A random nest for some tasks as a program, and the same as plain loops."""
+    random = RandomNest(rng)
+    tasks = [rng.randrange(TASKS) for _ in range(rng.randint(1, 6))] if tasks is None else tasks
+    program = NestProgram(nest_of(random), np.array(tasks, np.int64).reshape(-1, 1))
+    return program, plain_of(random, tasks)
 
 
 def plain(program):
@@ -171,15 +276,3 @@ def nest_kernel(*programs):
     """A kernel of vector cores, each with a program of its own."""
     work = [CoreWork(Core("vector", n), n, lambda made=made: made) for n, made in enumerate(programs)]
     return Kernel("nest", (Phase("nest", tuple(work)),), {t.name: t for t in (ROWS, OUT)}, math=None)
-
-
-def assert_unrolled_alike(programs, monkeypatch):
-    """Write programs with loops and without: the instructions must be the same. Return those with."""
-    looped = programs()
-    with monkeypatch.context() as patched:
-        patched.setattr(blocks, "ProgramBuilder", Unrolling)
-        unrolled = programs()
-    for one, other in zip(looped, unrolled, strict=True):
-        assert plain(one) == plain(other)
-        assert len(one) == len(other)
-    return looped

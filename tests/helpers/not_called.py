@@ -31,18 +31,23 @@ NOT_CALLED = {
         ops.problems.matmul: MatmulProblem
         ops.schedules.base: Schedule
         ops.schedules.dgrad.schedule: Dgrad
-        ops.schedules.dgrad.tiles: DgradTiles
+        ops.schedules.dgrad.nest: DgradTiles
         ops.schedules.matmul: Matmul
-        ops.schedules.tiles: held tile_rings
+        ops.schedules.tiles: tile_rings
         ops.schedules.wgrad.schedule: Wgrad
-        ops.schedules.wgrad.slices: Load
         ops.schedules.wgrad.tiles: WgradTiles
         ops.schedules.writeback: Writeback
+        ops.tiling.request: PlanRequest
+        program.indices: Axis alike
+        program.instruction: SlotToSlot
+        program.nest: Nest
+        program.places: Slot
+        program.program: NestProgram ProgramBuilder
+        vector.instructions: vector_cost
         ops.tiling.partial: PartialPlan
         profile.files: Product
         profile.generation: Generation
         profile.records: Figure
-        program.builder: ProgramBuilder
         program.kernel: Core CoreWork Kernel Phase
         program.places: Gm GmTensor
         report.document: Run

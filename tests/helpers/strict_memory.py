@@ -139,7 +139,7 @@ def strict(kernel, itemsize):
         def program():
             p = build()
             instructions = tuple(Held(instruction, itemsize) for instruction in p.instructions)
-            return Program.straight(instructions, p.slots, p.buffer_bytes, p.hazards)
+            return Program(instructions, p.slots, p.buffer_bytes, p.hazards)
 
         return program
 

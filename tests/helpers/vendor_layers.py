@@ -12,7 +12,7 @@ LAST = Layouts("NDHWC", "NCDHW", "NDHWC")
 
 def layer(input, weight, *attributes, dtype="float16", hf32=False, layouts=None, **more):
     """A layer as the rules see it; attributes as those of a convolution."""
-    found = Layer.of(ConvProblem(input, weight, *attributes, **more), dtype, hf32=hf32)
+    found = Layer.of(ConvProblem(input, weight, *attributes, **more), "hf32" if hf32 else dtype)
     return found if layouts is None else found._replace(layouts=layouts)
 
 

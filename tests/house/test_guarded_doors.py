@@ -89,7 +89,7 @@ STEADY = {
         "ops.tiling.legal.tilings.legal_tilings",
         "ops.tiling.plan_files.read_plans",
     ),
-    *("ops.tiling.vendor.operators.vendor_plan", "profile.files.profile_from_tree"),
+    *("ops.tiling.vendor.operators.operator_plan", "profile.files.profile_from_tree"),
     "studies.arithmetic.formats.format_of",
 }
 # Modes under which what is remembered is made anew; and what takes long runs under no others.

@@ -14,7 +14,7 @@ from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import Sliding
-from ascendsim.ops.problems.taps import Taps, cut_taps, first_box, segments_of
+from ascendsim.ops.problems.taps import Taps, cut_taps, first_box, first_boxes, segments_of
 from ascendsim.program.memory import CoreMemory
 from ascendsim.program.places import Gm, GmTensor, Slot
 
@@ -208,6 +208,14 @@ def test_a_cut_of_taps_is_the_reduction_in_order(whole, elements):
     # the first box is the largest, and obeys the limit unless a single tap is above it
     assert first_box(whole, elements, 16).groups == max(box.groups for box in cut) == cut[0].groups
     assert cut[0].groups <= max(1, elements // 16)
+
+
+@given(boxes, st.integers(1, 900), st.sampled_from([8, 16, 32]))
+def test_the_different_first_boxes_are_those_of_all_numbers_of_slices(whole, elements, c0):
+    listed = {}
+    for step in range(1, -(-whole.groups * c0 // elements) + 1):
+        listed.setdefault(first_box(whole, step * elements, c0), step)
+    assert [(box, step) for step, box in first_boxes(whole, elements, c0).items()] == list(listed.items())
 
 
 @given(boxes, st.integers(1, 900), st.integers(1, 900), st.integers(1, 7))

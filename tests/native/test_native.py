@@ -164,6 +164,12 @@ def test_a_wrong_declaration_is_refused(functions, kinds, words):
         Native(functions, kinds)
 
 
+def test_code_that_asks_an_array_for_its_length_is_refused():
+    # A pointer knows none; where indices are checked, arrays are numba's.
+    with pytest.raises(AscendSimError, match="the compiler does not take it"):
+        Native((plain.length,), ("int64[]",))(np.arange(3))
+
+
 @pytest.mark.parametrize(
     ("entry", "kinds"),
     [

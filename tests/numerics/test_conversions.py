@@ -11,8 +11,8 @@ from ascendsim.numerics.formats.casts import encode
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.options.call import Options
-from ascendsim.ops.tiling.given import plans_of
 from tests.helpers.operator_calls import as_carrier, names
+from tests.helpers.requests import plans_of
 from tests.helpers.toy_profiles import toy_split, toy_unified
 
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")

@@ -13,12 +13,12 @@ from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.vendor.merging import product_merge
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.names import from_vendor, to_vendor
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.helpers.requests import operators_plan
 
 PRODUCTS = {name: load_profile(name) for name in ("910B2", "950PR_9589", "310P3")}
 ONLY_INPUT, BOTH = (True, False, False), (True, True, False)
@@ -90,7 +90,7 @@ def _partial(fields):
 def test_groups_are_merged_as_the_products_do(problem, product, dtype, expected):
     profile = PRODUCTS[product]
     gradients = ("grad_input", "grad_weight")
-    assert tuple(product_merge(problem, name, dtype, profile) for name in gradients) == expected
+    assert tuple(PlanRequest(problem, name, dtype, profile).usual_merge for name in gradients) == expected
     call = planned(problem, product, dtype)
     assert tuple(call.merge_of(name) for name in gradients) == expected
 
@@ -297,7 +297,7 @@ def test_legal_tilings_are_of_the_merged_product(gradient):
 def test_the_operators_rules_plan_for_a_number_that_is_given():
     # Groups of one channel, 16 or 4 of them as one, or each alone: a fractal of rows in any case.
     plans = [
-        vendor_plan(DEPTHWISE, "grad_weight", "float16", PRODUCTS["950PR_9589"], group_merge=merge)
+        operators_plan(DEPTHWISE, "grad_weight", "float16", PRODUCTS["950PR_9589"], group_merge=merge)
         for merge in (0, 4, 1)
     ]
     assert [plan.group_merge for plan in plans] == [16, 4, 1]
@@ -337,5 +337,5 @@ def test_groups_too_wide_for_a_change_of_layout_stay_apart(gradient):
     # Two groups of 1000 channels fill 125 fractals. But what changes layouts takes 16 whole channels of a
     # group, 1000 x 16 x 32 bytes, which are more than half of UB.
     wide = ConvProblem((1, 2000, 2, 8, 8), (2000, 1000, 1, 1, 1), groups=2)
-    assert vendor_plan(wide, gradient, "float16", PRODUCTS["910B2"]).group_merge == 2
+    assert operators_plan(wide, gradient, "float16", PRODUCTS["910B2"]).group_merge == 2
     assert planned(wide, "910B2").plans[gradient].tiling.group_merge == 1

@@ -22,9 +22,6 @@ from ascendsim import (
 from ascendsim.arguments import shown
 from ascendsim.errors import AscendSimError, ConfigError, UnsupportedError
 from ascendsim.ops.problems.matmul import MatmulProblem
-from ascendsim.ops.tiling.choose import choose_tiling
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.precision import (
     Math,
     attribute,
@@ -36,6 +33,7 @@ from ascendsim.precision import (
     reduction_tree,
     spread,
 )
+from tests.helpers.requests import chosen_plan
 
 PROBLEM = ConvProblem((1, 16, 6, 6), (16, 16, 3, 3), 1, 1)
 SHAPES = {"grad_output": PROBLEM.grad_output, "input": PROBLEM.input, "weight": PROBLEM.weight}
@@ -51,14 +49,8 @@ ODD = (
 )
 
 
-def chosen(**given):
-    known = {
-        "problem": PROBLEM,
-        "gradient": "grad_input",
-        "dtype": "float16",
-        "profile": load_profile("910B2"),
-    }
-    return choose_tiling(**(known | given))
+def chosen(problem=PROBLEM, gradient="grad_input", dtype="float16", profile=B2, **given):
+    return chosen_plan(problem, gradient, dtype, profile, **given)
 
 
 def computed(**given):
@@ -70,19 +62,14 @@ def computed(**given):
 FORMAT = format_of("e4m3")
 # A function of one argument that no odd value means anything to.
 ASKED = {
-    "choose_tiling problem": lambda odd: chosen(problem=odd),
-    "choose_tiling gradient": lambda odd: chosen(gradient=odd),
-    "choose_tiling dtype": lambda odd: chosen(dtype=odd),
-    "choose_tiling profile": lambda odd: chosen(profile=odd),
-    "choose_tiling hf32": lambda odd: chosen(hf32=odd),
-    "choose_tiling deterministic": lambda odd: chosen(deterministic=odd),
-    "choose_tiling transposed_forward": lambda odd: chosen(transposed_forward=odd),
-    "choose_tiling strategy": lambda odd: chosen(strategy=odd),
-    "choose_tiling group_merge": lambda odd: chosen(group_merge=odd),
-    "vendor_plan problem": lambda odd: vendor_plan(odd, "grad_input", "float16", B2),
-    "vendor_plan gradient": lambda odd: vendor_plan(PROBLEM, odd, "float16", B2),
-    "vendor_plan dtype": lambda odd: vendor_plan(PROBLEM, "grad_input", odd, B2),
-    "product_tiling profile": lambda odd: product_tiling(PROBLEM, "grad_input", "float16", odd),
+    "plan problem": lambda odd: chosen(problem=odd),
+    "plan gradient": lambda odd: chosen(gradient=odd),
+    "plan dtype": lambda odd: chosen(dtype=odd),
+    "plan profile": lambda odd: chosen(profile=odd),
+    "plan deterministic": lambda odd: chosen(deterministic=odd),
+    "plan transposed_forward": lambda odd: chosen(transposed_forward=odd),
+    "plan strategy": lambda odd: chosen(strategy=odd),
+    "plan group_merge": lambda odd: chosen(group_merge=odd),
     "legal_tilings problem": lambda odd: legal_tilings(odd, "grad_input", B2),
     "legal_tilings dtype": lambda odd: legal_tilings(PROBLEM, "grad_input", B2, odd),
     "legal_tilings hf32": lambda odd: legal_tilings(PROBLEM, "grad_input", B2, hf32=odd),
@@ -117,7 +104,7 @@ ASKED = {
 }
 # What some of them do take.
 MEANT = {
-    "choose_tiling group_merge": (None,),
+    "plan group_merge": (None,),
     "workers": (None, 2**70),
     "PartialPlan block_dim": (2**70,),
     "order": (2**70,),
@@ -139,11 +126,11 @@ def test_what_means_nothing_is_refused_in_one_short_line(name, tmp_path, monkeyp
 
 
 def test_a_format_that_the_cube_does_not_multiply_is_told_with_those_that_it_does():
-    message = "choose_tiling: dtype is 'float64', which the cube of 910B2 does not multiply; it does fl"
+    message = "plan: compute_dtype is 'float64', which the cube of 910B2 does not multiply; it does fl"
     with pytest.raises(UnsupportedError, match=message):
         chosen(dtype="float64")
     with pytest.raises(
-        UnsupportedError, match="hf32 is true, and dtype is 'float32', which the cube of 910A does"
+        UnsupportedError, match="compute_dtype is 'hf32', which the cube of 910A does not multiply"
     ):
         chosen(dtype="float32", hf32=True, profile=load_profile("910A"))
 

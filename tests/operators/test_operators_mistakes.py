@@ -195,7 +195,7 @@ def test_what_pages_call_a_product_is_a_name_of_it_everywhere(series, product):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((3, "grad_input", "910B"), "problem is 3; it must be ConvProblem"),
+        ((3, "grad_input", "910B"), "problem is 3; it must be a ConvProblem"),
         ((CASE.problem, np.ones(3), "910B"), "gradient is array"),
         ((CASE.problem, "grad_input", 3), "product is 3; it must be a name"),
     ],

@@ -11,12 +11,11 @@ from ascendsim import Tiling, convolution_backward, estimate
 from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.tiling.choose import choose_tiling
-from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.profile import load_profile
 from ascendsim.vector.zero_insertion import CopyUbToL1, SpreadPixels
 from tests.helpers.conv_cases import UNIFIED, call_of, problems
 from tests.helpers.first_layers import LAYER, OLD
+from tests.helpers.requests import chosen_plan, first_rule
 
 # --- any problem, any product
 
@@ -28,7 +27,7 @@ def test_plans_fit_the_buffers_of_any_product(gradient, problem, share, data):
     capacity = OLD.buffers["L1"].capacity_bytes // share
     cores = data.draw(st.integers(1, 40))
     profile = load_profile("910A", {"buffers.L1.capacity_bytes": capacity, "cores.cube": cores})
-    plan = first_plan(problem, gradient, "float16", profile)
+    plan = first_rule(problem, gradient, "float16", profile)
     if plan is None:
         return
     call = call_of(problem, profile=profile, tilings={gradient: plan})
@@ -43,17 +42,17 @@ def test_plans_fit_the_buffers_of_any_product(gradient, problem, share, data):
     ConvProblem((2, 32, 8, 8), (32, 16, 3, 3), 1, 1, transposed=True),
 ], ids=["groups", "transposed"])  # fmt: skip
 def test_where_no_rule_is_known_the_search_plans(problem):
-    assert first_plan(problem, "grad_input", "float16", OLD) is None
-    made = choose_tiling(problem, "grad_input", "float16", OLD)
-    assert made == choose_tiling(problem, "grad_input", "float16", OLD, strategy="search")
+    assert first_rule(problem, "grad_input", "float16", OLD) is None
+    made = chosen_plan(problem, "grad_input", "float16", OLD)
+    assert made == chosen_plan(problem, "grad_input", "float16", OLD, strategy="search")
 
 
 def test_the_strategy_is_the_products_unless_another_is_asked_for():
-    product = choose_tiling(LAYER, "grad_input", "float16", OLD)
-    assert product == first_plan(LAYER, "grad_input", "float16", OLD)
-    assert choose_tiling(LAYER, "grad_input", "float16", OLD, strategy="search") != product
+    product = chosen_plan(LAYER, "grad_input", "float16", OLD)
+    assert product == first_rule(LAYER, "grad_input", "float16", OLD)
+    assert chosen_plan(LAYER, "grad_input", "float16", OLD, strategy="search") != product
     with pytest.raises(ConfigError, match="strategy is 'fast'; it must be one of product, search"):
-        choose_tiling(LAYER, "grad_input", "float16", OLD, strategy="fast")
+        chosen_plan(LAYER, "grad_input", "float16", OLD, strategy="fast")
 
 
 def test_a_call_takes_the_strategy_as_its_tiling_and_says_whose_it_is():
@@ -168,7 +167,7 @@ def test_rows_of_float32_that_are_no_whole_fractal_take_the_room_of_one():
     # 8 rows of 48 pixels in the room of 16, and 43 pixels of 8 channels: 3072 + 1376 bytes, twice, are more
     # than 8 KiB. 2 slices of 16 pixels take 2048 + 1024.
     line = ConvProblem((1, 1, 43), (1, 1, 1))
-    tiling = first_plan(line, "grad_weight", "float32", UNIFIED).tiling
+    tiling = first_rule(line, "grad_weight", "float32", UNIFIED).tiling
     assert (tiling.base_m, tiling.base_k, tiling.step_ka, tiling.step_kb) == (8, 16, 2, 2)
     assert UNIFIED.buffers["L1"].capacity_bytes == 8192
     call = call_of(line, "float32", profile=UNIFIED, tilings={"grad_weight": tiling})
@@ -178,4 +177,4 @@ def test_rows_of_float32_that_are_no_whole_fractal_take_the_room_of_one():
 
 def test_toy_cores_are_planned_by_the_same_rules():
     # The random problems of the operators' tests run on them, so these rules are tried on all of them.
-    assert first_plan(ConvProblem((2, 8, 5, 6), (12, 8, 3, 3), 1, 1), "grad_input", "float16", UNIFIED)
+    assert first_rule(ConvProblem((2, 8, 5, 6), (12, 8, 3, 3), 1, 1), "grad_input", "float16", UNIFIED)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.ops.tiling.vendor.first.fractals import divisors, last_of
-from ascendsim.ops.tiling.vendor.first.plans import first_plan
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of
 from tests.helpers.first_layers import LAYER, OLD, grid_of, tiling_of
+from tests.helpers.requests import first_rule
 
 # --- grids
 
@@ -130,23 +130,23 @@ def test_a_grid_has_the_blocks_that_are_asked_for():
     # halves of the columns load 4 + 8 groups for 28 x 28 pixels and add half of the result, as halves of the
     # rows do. The first found of equal ones cuts the columns.
     layer = ConvProblem((16, 128, 28, 28), (128, 128, 3, 3), 1, 1)
-    tiling = first_plan(layer, "grad_weight", "float16", OLD, blocks=32).tiling
+    tiling = first_rule(layer, "grad_weight", "float16", OLD, blocks=32).tiling
     assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (16, 1, 2, 0)
     assert tiling.used_cores == 30
     # 20 blocks for 32 images of 160 rows: 4 parts of 8 images and 5 of 32 rows are as even as 20 parts can
     # be; of those that are as even the one with the most parts of the batch is taken.
     layer = ConvProblem((32, 64, 160, 160), (64, 64, 1, 1))
-    tiling = first_plan(layer, "grad_weight", "float16", OLD, blocks=20).tiling
+    tiling = first_rule(layer, "grad_weight", "float16", OLD, blocks=20).tiling
     assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (4, 1, 1, 5)
 
     # grad_input takes as many parts of the batch as there can be: of 16 images 15, so that two remain for
     # columns or rows. Halves of the rows load 64 x 64 weights 30 times and not 15, halves of the columns all
     # 16 x 64 x 3136 of grad_output twice: the rows are cut.
     layer = replace(layer, input=(16, 64, 56, 56))
-    tiling = first_plan(layer, "grad_input", "float16", OLD, blocks=30).tiling
+    tiling = first_rule(layer, "grad_input", "float16", OLD, blocks=30).tiling
     assert grid_of(tiling) == (15, 1, 2, 30)
     # Where the rules take as many blocks, they are the same.
-    assert first_plan(LAYER, "grad_input", "float16", OLD, blocks=30) == first_plan(
+    assert first_rule(LAYER, "grad_input", "float16", OLD, blocks=30) == first_rule(
         LAYER, "grad_input", "float16", OLD
     )
 
@@ -165,13 +165,13 @@ def test_a_grid_may_cut_rows_down_to_one_fractal_of_pixels():
     # Two blocks for one image of 32 pixels and one group of channels: a fractal each.
     layer = ConvProblem((1, 16, 4, 8), (16, 16, 1, 1))
     assert grid_of(tiling_of(layer, "grad_input", blocks=2)) == (1, 1, 2, 2)
-    assert first_plan(layer, "grad_input", "float16", OLD, blocks=3) is None
+    assert first_rule(layer, "grad_input", "float16", OLD, blocks=3) is None
 
 
 @pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
 def test_no_grid_has_more_blocks_than_there_is_to_share(gradient):
     # A prime: all of it would have to be images, rows or channels, of which there are fewer.
-    assert first_plan(LAYER, gradient, "float16", OLD, blocks=7919) is None
+    assert first_rule(LAYER, gradient, "float16", OLD, blocks=7919) is None
 
 
 # --- tiles

@@ -33,7 +33,7 @@ def fits(problem, gradient, tiling, profile):
     try:
         schedule = schedule_of(problem, gradient, tiling, profile)
         for tasks in schedule.dealt():
-            schedule.emitter(schedule.tasks.sizes(tasks))
+            schedule.nest(schedule.tasks.sizes(tasks))
     except AscendSimError:
         return False
     return True

@@ -21,17 +21,15 @@ from ascendsim.ops.tiling.search.costs import Costs
 from ascendsim.ops.tiling.search.rates import Rates
 from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles, library_dgrad
 from ascendsim.ops.tiling.vendor.library.dgrad import _grids as _dgrad_grids
-from ascendsim.ops.tiling.vendor.library.plans import library_plan
 from ascendsim.ops.tiling.vendor.library.wgrad import _grids, _step, library_wgrad
 from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells, Tiles
-from ascendsim.ops.tiling.vendor.product import product_plan
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
 from ascendsim.validate.kinds.counters import active_us
 from tests.helpers import slow_library
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.helpers.requests import library_rule, nest_plan, products_plan
 from tests.helpers.vendor_layers import base
 
 B2 = load_profile("910B2")
@@ -41,7 +39,7 @@ GRADIENTS = ("grad_input", "grad_weight")
 
 
 def tiling_of(problem, gradient, profile=B2, compute="hf32"):
-    plan = library_plan(problem, gradient, compute, profile)
+    plan = library_rule(problem, gradient, compute, profile)
     return plan and plan.tiling
 
 
@@ -190,25 +188,25 @@ def test_a_side_that_l1_does_not_hold_whole_is_sixteen_fractals_long_at_most():
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_2d_gradients_take_the_plan_of_the_library_in_every_format(gradient, compute, product):
     profile = load_profile(product)
-    plan, why = product_plan(CONV4, gradient, compute, profile)
-    assert (plan, why) == (library_plan(CONV4, gradient, compute, profile), "")
+    plan, why = products_plan(CONV4, gradient, compute, profile)
+    assert (plan, why) == (library_rule(CONV4, gradient, compute, profile), "")
     assert plan.tiling.has_grid
 
 
 def test_a_grad_weight_whose_order_is_fixed_streams_as_that_of_volumes():
     # The 2-D operator hands such a call to the 3-D one, which cuts nothing but the tasks of the last round.
-    made, why = product_plan(CONV4, "grad_weight", "float16", B2, deterministic=True)
+    made, why = products_plan(CONV4, "grad_weight", "float16", B2, deterministic=True)
     deep = ConvProblem((32, 384, 1, 13, 13), (256, 384, 1, 3, 3), 1, (0, 1, 1))
     assert (made.schedule, why) == ("wgrad_stream", "")
-    assert made == product_tiling(deep, "grad_weight", "float16", B2, deterministic=True)
+    assert made == nest_plan(deep, "grad_weight", "float16", B2, deterministic=True)
     # The order of grad_input is fixed anyway.
     fixed = {"deterministic": True}
-    assert product_plan(CONV4, "grad_input", "float16", B2, **fixed)[0].schedule == "dgrad"
+    assert products_plan(CONV4, "grad_input", "float16", B2, **fixed)[0].schedule == "dgrad"
 
 
 def test_a_streamed_2d_grad_weight_has_the_ordered_bits_and_its_operators_name():
     problem = ConvProblem((6, 20, 9, 8), (24, 20, 3, 3), 1, 1)
-    plan, _ = product_plan(problem, "grad_weight", "float16", B2, deterministic=True)
+    plan, _ = products_plan(problem, "grad_weight", "float16", B2, deterministic=True)
     call = call_of(problem, profile=B2, deterministic=True, tilings={"grad_weight": plan})
     tensors, mask = tensors_of(problem), (False, True, False)
     made, _ = run(call, tensors, mask=mask)
@@ -256,7 +254,7 @@ def problems(draw):
 def test_every_plan_is_one_that_a_program_can_follow(problem, compute, cores, less_l1, less_l0):
     profile = changed(cores, less_l1, less_l0)
     for gradient in GRADIENTS:
-        plan = library_plan(kernel_problem(problem, gradient, compute, profile), gradient, compute, profile)
+        plan = library_rule(kernel_problem(problem, gradient, compute, profile), gradient, compute, profile)
         if plan is None:
             continue
         t = plan.tiling
@@ -381,7 +379,7 @@ def test_what_the_library_does_not_make_has_no_plan(gradient):
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_a_plan_gives_the_ordered_bits_on_its_grid_in_equal_cycles_on_both_engines(gradient, compute):
     problem = ConvProblem((6, 20, 9, 8), (24, 20, 3, 3), 1, 1)
-    plan = library_plan(problem, gradient, compute, B2)
+    plan = library_rule(problem, gradient, compute, B2)
     dtype, mode = ("float32", 3) if compute == "hf32" else (compute, 0)
     call = call_of(problem, dtype, mode, profile=B2, tilings={gradient: plan})
     mask = gradient == "grad_input", gradient == "grad_weight", False
@@ -432,7 +430,7 @@ def test_kernels_of_alexnet_come_near_the_table_and_are_bound_by_the_same_pipe(l
     busy = {
         pipe: median(float(c[f"aic_{name}_time(us)"]) for c in counters) for pipe, name in COUNTED.items()
     }
-    plan = library_plan(problem, gradient, "hf32", B2)
+    plan = library_rule(problem, gradient, "hf32", B2)
     mask = gradient == "grad_input", gradient == "grad_weight", False
     result = estimate(
         problem, "float32", 3, product=B2, output_mask=mask, l2_start="handed", tiling={gradient: plan}

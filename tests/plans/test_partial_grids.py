@@ -6,27 +6,25 @@ from math import ceil, prod
 import pytest
 
 from ascendsim import ConvProblem, Tiling, estimate
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.tiling import complete
-from ascendsim.ops.tiling.fitting import Filling
 from ascendsim.ops.tiling.grids import dealt_again
 from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import SPLIT, assert_same_bits, call_of, run, tensors_of
 
 PROFILE = load_profile("910B2")
 # 4 images of 784 pixels and 128 channels.
 LAYER = ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), 1, 1)
-GEMMS = {"dgrad": DgradGemm.of(LAYER, "float16"), "wgrad": WgradGemm.of(LAYER, "float16")}
+MAKES = {"dgrad": "grad_input", "wgrad": "grad_weight"}
 MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
 
 
 def again(nest, tiling, part, **more):
-    filling = Filling(GEMMS[nest], PROFILE, "atomic", None)
-    return dealt_again(tiling, schedule_named(nest), PartialPlan(part, **more), filling)
+    request = PlanRequest(LAYER, MAKES[nest], "float16", PROFILE, fixed=PartialPlan(part, **more))
+    return dealt_again(tiling, schedule_named(nest), request)
 
 
 def grid_of(tiling):
@@ -70,7 +68,7 @@ def test_a_grid_stays_where_there_is_no_reason_to_change_it(tiling, part):
 @pytest.mark.parametrize("images", [1, 2])
 @pytest.mark.parametrize("cores", [2, 5, 24])
 @pytest.mark.parametrize("sizes", [(16, 16), (128, 128), (272, 64), (1024, 256)])
-@pytest.mark.parametrize("nest", GEMMS)
+@pytest.mark.parametrize("nest", MAKES)
 def test_no_other_grid_has_fewer_blocks_in_its_busiest_cell(nest, sizes, cores, images):
     base_m, base_n = sizes
     # 128 rows of grad_weight, and 72 groups of 16 columns; 784 pixels of grad_input, and 128 columns.
@@ -142,10 +140,9 @@ def test_a_call_whose_parts_are_added_in_order_takes_no_longer_for_it(monkeypatc
 @pytest.mark.parametrize(("gradient", "nest"), [("grad_input", "dgrad"), ("grad_weight", "wgrad")])
 def test_the_bits_are_those_of_the_definition(gradient, nest):
     problem = ConvProblem((3, 32, 9, 10), (48, 32, 3, 3), 1, 1)
-    gemm = {"dgrad": DgradGemm, "wgrad": WgradGemm}[nest].of(problem, "float16")
-    filling = Filling(gemm, SPLIT, "atomic", None)
+    request = PlanRequest(problem, gradient, "float16", SPLIT, fixed=PartialPlan({"base_m": 32}))
     one = Tiling(32, 16, 16, batch_dim=1, m_dim=1, n_dim=1, used_cores=SPLIT.cores.cube)
-    tiling = dealt_again(one, schedule_named(nest), PartialPlan({"base_m": 32}), filling)
+    tiling = dealt_again(one, schedule_named(nest), request)
     tensors, call = tensors_of(problem, data="wide"), call_of(problem, tilings={gradient: tiling})
     made, arrivals = run(call, tensors, 3, MASKS[gradient])
     want = reference_gradients(call, **tensors, mask=MASKS[gradient], arrivals=arrivals)

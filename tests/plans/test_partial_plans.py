@@ -9,11 +9,11 @@ from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import GRID
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.choose import choose_tiling
-from ascendsim.ops.tiling.given import plans_of, tilings_given
+from ascendsim.ops.tiling.given import tilings_given
 from ascendsim.ops.tiling.partial import PartialPlan
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import SPLIT, assert_same_bits, call_of, run, tensors_of
+from tests.helpers.requests import chosen_plan, plans_of
 
 LAYER = ConvProblem((32, 128, 28, 28), (128, 128, 3, 3), 1, 1)
 DEEP = ConvProblem((1, 64, 4, 16, 16), (64, 64, 3, 3, 3), 1, 1)
@@ -38,7 +38,7 @@ def plan(gradient, part, problem=LAYER, profile=NEW, dtype="float16", **more):
 
 
 def usual(gradient, problem=LAYER, profile=NEW, dtype="float16"):
-    return choose_tiling(problem, gradient, dtype, profile)
+    return chosen_plan(problem, gradient, dtype, profile)
 
 
 # --- what is given stands, the rest is chosen
@@ -71,10 +71,10 @@ def test_so_many_blocks_are_planned_as_on_a_machine_of_so_many_cores():
     made = plan("grad_input", {"block_dim": 8}, profile=OLD)
     assert (made.tiling.batch_dim, made.tiling.used_cores) == (8, 8)
     few = load_profile("910A", {"cores.cube": 8})
-    assert made == choose_tiling(LAYER, "grad_input", "float16", few)
+    assert made == chosen_plan(LAYER, "grad_input", "float16", few)
     assert (
         plan("grad_input", {"block_dim": 6}).tiling
-        == choose_tiling(LAYER, "grad_input", "float16", load_profile("910B2", {"cores.cube": 6})).tiling
+        == chosen_plan(LAYER, "grad_input", "float16", load_profile("910B2", {"cores.cube": 6})).tiling
     )
 
 
@@ -146,7 +146,7 @@ def test_a_nest_alone_gets_the_plan_of_its_own_rules():
     assert made.tiling.task_order
     # An operator's plan says fields that the plain nest does not read: there the search chooses.
     assert plan("grad_input", {"schedule": "dgrad"}, DEEP) == Plan(
-        "dgrad", choose_tiling(DEEP, "grad_input", "float16", NEW, strategy="search").tiling
+        "dgrad", chosen_plan(DEEP, "grad_input", "float16", NEW, strategy="search").tiling
     )
 
 

@@ -10,10 +10,9 @@ from ascendsim.ops.tiling.entries.entry import Entry, LayerEntries, entry_values
 from ascendsim.ops.tiling.entries.files import write_entries
 from ascendsim.ops.tiling.entries.layers import layer_of, layer_values
 from ascendsim.ops.tiling.entries.tilings import MEANINGS, NESTS
-from ascendsim.ops.tiling.given import plans_of
 from ascendsim.ops.tiling.vendor.layer import Layer
 from ascendsim.ops.tiling.vendor.names import MEANS
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+from tests.helpers.requests import nest_plan, plans_of
 from tests.helpers.vendor_tilings import GRADIENTS, problem_of, profile_of, records
 
 LAYER = ConvProblem((4, 64, 14, 14), (96, 64, 3, 3), padding=1)
@@ -192,7 +191,7 @@ def test_layers_of_hand_tuned_entries_are_read_and_written_whole(data_dir):
     for record, gradient in found:
         dtype = record["dtype"].split("|")[0]
         layer = layer_of(gradient, record["kb_inputs"], record["case"])
-        assert layer == Layer.of(problem_of(record), dtype, hf32=record["hf32"])
+        assert layer == Layer.of(problem_of(record), "hf32" if record["hf32"] else dtype)
         # Weights lie in some of them with their channels last, which no call of the interface has.
         said = {**record["kb_inputs"], "filterFormat": 30}
         assert {**layer_values(gradient, layer, dtype)} == said
@@ -223,7 +222,7 @@ def test_last_rounds_are_cut_as_the_operators_unit_tests_expect(data_dir):
             continue
         try:
             problem, profile = problem_of(record), profile_of(record)
-            plan = product_tiling(problem, "grad_weight", record["dtype"], profile, hf32=record["hf32"])
+            plan = nest_plan(problem, "grad_weight", record["dtype"], profile, hf32=record["hf32"])
             compute = "hf32" if record["hf32"] else record["dtype"]
             made = entry_values("grad_weight", problem, compute, plan, "3510")["knowledge"]
         except AscendSimError:

@@ -13,8 +13,8 @@ from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.tiling import given
-from ascendsim.ops.tiling.choose import choose_tiling
-from ascendsim.ops.tiling.given import plans_of, schedules_given, tilings_given
+from ascendsim.ops.tiling.given import schedules_given, tilings_given
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.search import plan as search_plans
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
@@ -23,6 +23,7 @@ from ascendsim.ops.tiling.timed import LEAST_CANDIDATES, MOST_MMADS, fastest, fa
 from ascendsim.ops.tiling.vendor.matmul import basic_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import SPLIT, call_of
+from tests.helpers.requests import chosen_plan, plans_of
 
 BOTH = ("grad_input", "grad_weight")
 PROBLEM = ConvProblem((1, 16, 6, 6), (16, 16, 3, 3), 1, 1)
@@ -42,7 +43,7 @@ def plans(tiling=None, schedule=None, products=BOTH, compute="float16"):
 
 
 def chosen(gradient, **options):
-    return choose_tiling(PROBLEM, gradient, "float16", SPLIT, **options)
+    return chosen_plan(PROBLEM, gradient, "float16", SPLIT, **options)
 
 
 # --- what is given
@@ -134,7 +135,7 @@ def test_nothing_is_searched_where_everything_is_given(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a choice was made")
 
-    monkeypatch.setattr(given, "choose_tiling", refuse)
+    monkeypatch.setattr(given, "choose", refuse)
     both = {"grad_input": Plan("dgrad", SMALL), "grad_weight": SMALL}
     assert plans(both, "wgrad") == {"grad_input": Plan("dgrad", SMALL), "grad_weight": Plan("wgrad", SMALL)}
     with pytest.raises(AssertionError, match="a choice was made"):
@@ -186,7 +187,7 @@ def test_the_choice_of_a_gradient_is_that_of_its_search():
 
 def test_hf32_is_planned_as_what_it_is_stored_as():
     made = plans(compute="hf32")["grad_input"]
-    assert made == choose_tiling(PROBLEM, "grad_input", "float32", SPLIT, hf32=True)
+    assert made == chosen_plan(PROBLEM, "grad_input", "float32", SPLIT, hf32=True)
     # C0 is 8 of 4 bytes, not 16 of 2.
     assert made.tiling.base_k % 8 == 0
 
@@ -196,14 +197,14 @@ def test_a_product_takes_basic_blocks_where_they_are_faster(monkeypatch):
     profile, problem = load_profile("910B4"), MatmulProblem(2048, 512, 1536)
     gemm = MatmulGemm.of(problem, "float16")
     basic = basic_tiling(gemm, profile)
-    made = choose_tiling(problem, "matmul", "float16", profile)
+    made = chosen_plan(problem, "matmul", "float16", profile)
     assert made == Plan("matmul", matmul_tiling(gemm, profile, others=[basic]))
     assert made.tiling in (basic, matmul_tiling(gemm, profile))
     # Where a product has no blocks of its own the search stands alone.
     monkeypatch.setattr(search_plans, "basic_tiling", lambda *_: None)
-    assert search_plans.search_plan(problem, "matmul", "float16", profile).tiling == matmul_tiling(
-        gemm, profile
-    )
+    assert search_plans.search_plan(
+        PlanRequest(problem, "matmul", "float16", profile)
+    ).tiling == matmul_tiling(gemm, profile)
 
 
 # --- the fastest of some
@@ -297,8 +298,7 @@ def test_the_format_of_the_result_takes_part_in_the_choice():
     # Writing float32 takes twice as long as float16: over few slices of k it decides how tiles are cut.
     profile, problem = load_profile("910A"), MatmulProblem(2048, 32, 2048)
     narrow, wide = (
-        choose_tiling(problem, "matmul", "float16", profile, out_dtype=out).tiling
-        for out in (None, "float32")
+        chosen_plan(problem, "matmul", "float16", profile, out_dtype=out).tiling for out in (None, "float32")
     )
     assert (narrow, wide) == tuple(
         matmul_tiling(MatmulGemm.of(problem, "float16", out), profile) for out in ("float16", "float32")

@@ -3,14 +3,13 @@
 import pytest
 
 from ascendsim import ConvProblem, load_profile
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+from tests.helpers.requests import nest_plan, operators_plan
 
 B2, PR = load_profile("910B2"), load_profile("950PR_9589")
 
 
 def fields(problem, gradient, profile, dtype="float16"):
-    return product_tiling(problem, gradient, dtype, profile).tiling
+    return nest_plan(problem, gradient, dtype, profile).tiling
 
 
 @pytest.mark.parametrize(
@@ -24,7 +23,7 @@ def fields(problem, gradient, profile, dtype="float16"):
     ],
 )
 def test_copies_of_whole_operands_of_a_split_kernel(problem, copies):
-    told = vendor_plan(problem, "grad_input", "float16", PR)
+    told = operators_plan(problem, "grad_input", "float16", PR)
     assert (told.kernel_split, told.al1_buffers, told.bl1_buffers) == ("hw", 1, 1)
     tiling = fields(problem, "grad_input", PR)
     assert (tiling.al1_buffers, tiling.bl1_buffers) == copies
@@ -38,7 +37,7 @@ def test_copies_of_whole_operands_of_a_split_kernel(problem, copies):
 )
 def test_depths_of_a_task_of_grad_input(batch, depths, parts):
     problem = ConvProblem((batch, 16, 4, 8, 16), (32, 16, 1, 1, 1))
-    told = vendor_plan(problem, "grad_input", "float16", PR)
+    told = operators_plan(problem, "grad_input", "float16", PR)
     assert (told.strategy, told.single_core_d) == ("full_load", depths)
     assert fields(problem, "grad_input", PR).depth_dim == parts
 
@@ -64,7 +63,7 @@ def test_segments_of_a_long_reduction(channels, segments):
 )
 def test_a_resident_operand_has_all_slices_in_l1(channels, out, size, resident, steps):
     problem = ConvProblem((24 if size == 28 else 1, channels, 3, size, size), (out, channels, 1, 1, 1))
-    assert vendor_plan(problem, "grad_weight", "float32", B2).resident == resident
+    assert operators_plan(problem, "grad_weight", "float32", B2).resident == resident
     tiling = fields(problem, "grad_weight", B2, "float32")
     assert (tiling.step_ka, tiling.step_kb) == steps
     assert (tiling.al1_buffers, tiling.bl1_buffers) == ((1, 2) if resident == "a" else (2, 1))

@@ -12,13 +12,11 @@ from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.vendor.layer import Layouts
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
+from tests.helpers.requests import chosen_plan, nest_plan, operators_plan
 from tests.plans.test_vendor_fits import CHANGED, changed, problems
 
 FEW = {"cores.cube": 4, "cores.vector": 8}
@@ -164,8 +162,8 @@ def planned(name):
     """Return the call of a kind under the product's plan, and the plan in the product's terms."""
     gradient, profile, dtype, problem, *_ = KINDS[name]
     fixed = {"deterministic": "deterministic" in name}
-    told = vendor_plan(problem, gradient, dtype, profile, **fixed)
-    plan = product_tiling(problem, gradient, dtype, profile, **fixed)
+    told = operators_plan(problem, gradient, dtype, profile, **fixed)
+    plan = nest_plan(problem, gradient, dtype, profile, **fixed)
     return call_of(problem, dtype, profile=profile, tilings={gradient: plan}, **fixed), told
 
 
@@ -302,7 +300,7 @@ def large_problems(draw):
 def require_built(problem, gradient, dtype, profile):
     """Check that a product's plan, if it has one, deals every base block and fits in the buffers."""
     try:
-        plan = product_tiling(problem, gradient, dtype, profile)
+        plan = nest_plan(problem, gradient, dtype, profile)
     except (CapacityError, UnsupportedError):
         return
     call = call_of(problem, dtype, profile=profile, tilings={gradient: plan})
@@ -335,7 +333,7 @@ def test_whatever_is_planned_of_large_layers_can_be_built(problem, l1, dtype, gr
 
 def test_a_plan_without_a_loop_nest_is_refused():
     with pytest.raises(UnsupportedError, match="blocks that end inside a group of 32 channels"):
-        product_tiling(conv(16, 32, 16), "grad_input", "hifloat8", ARCH35)
+        nest_plan(conv(16, 32, 16), "grad_input", "hifloat8", ARCH35)
 
 
 # 25 pairs of image and depth for 24 cores; with a dilation in depth it is the library's.
@@ -344,21 +342,21 @@ ODD = ConvProblem((5, 97, 7, 43, 43), (195, 97, 3, 3, 3), 1, 1, 2)
 
 def test_images_are_not_dealt_to_more_cores_than_get_any():
     # 24 parts of 25 pairs would be two each, for 13 cores; 21 of 24 are used: 7 parts of channels, 3 depths.
-    plan = product_tiling(ODD, "grad_weight", "float16", load_profile("910B2"))
+    plan = nest_plan(ODD, "grad_weight", "float16", load_profile("910B2"))
     assert plan.tiling.batch_dim == 1
     assert plan.tiling.used_cores == 21
 
 
 def test_what_the_library_keeps_in_l1_is_there_whole():
     # All 41 x 41 = 1681 pixels of an image, 53 slices of 32, once for each task; grad_output comes by slices.
-    tiling = product_tiling(ODD, "grad_weight", "float16", load_profile("910B2")).tiling
+    tiling = nest_plan(ODD, "grad_weight", "float16", load_profile("910B2")).tiling
     assert (tiling.base_k, tiling.step_ka, tiling.al1_buffers) == (32, 1, 2)
     assert (tiling.step_kb, tiling.bl1_buffers) == (53, 1)
 
 
 def test_an_operand_that_stays_is_loaded_once():
     # input stays, so that a window of it holds all 53 slices of the test above.
-    plan = product_tiling(ODD, "grad_weight", "float16", B2)
+    plan = nest_plan(ODD, "grad_weight", "float16", B2)
     assert copies_of_input(ODD, plan) == 1
     assert copies_of_input(ODD, replace(plan, tiling=replace(plan.tiling, step_kb=1))) > 40
 
@@ -383,19 +381,19 @@ def test_images_with_a_depth_axis_are_planned_as_volumes(gradient):
     volume = ConvProblem((2, 64, 1, 64, 96), (64, 64, 1, 3, 3), padding=(0, 1, 1))
     image = ConvProblem((2, 64, 64, 96), (64, 64, 3, 3), padding=1)
     of = gradient, "float16", B2
-    assert choose_tiling(volume, *of) == replace(product_tiling(volume, *of), chosen_by="product")
-    assert choose_tiling(image, *of).schedule != choose_tiling(volume, *of).schedule
+    assert chosen_plan(volume, *of) == replace(nest_plan(volume, *of), chosen_by="product")
+    assert chosen_plan(image, *of).schedule != chosen_plan(volume, *of).schedule
 
 
 def test_the_choice_follows_the_layouts_and_the_direction():
     # With channels last the operator splits the kernel along H alone.
     strided, of = conv(64, 64, 32, stride=2, batch=16), ("grad_input", "float16", load_profile("950PR_9599"))
     last = Layouts(*["NDHWC"] * 3)
-    made = choose_tiling(strided, *of, layouts=last)
-    assert made == replace(product_tiling(strided, *of, layouts=last), chosen_by="product")
-    assert (made.tiling.kernel_split, choose_tiling(strided, *of).tiling.kernel_split) == ("h", "hw")
+    made = chosen_plan(strided, *of, layouts=last)
+    assert made == replace(nest_plan(strided, *of, layouts=last), chosen_by="product")
+    assert (made.tiling.kernel_split, chosen_plan(strided, *of).tiling.kernel_split) == ("h", "hw")
     # Forwards it never takes basic blocks.
     deep, of = conv(256, 256, 32, depth=8, batch=4), ("grad_input", "float16", B2)
-    made = choose_tiling(deep, *of, transposed_forward=True)
-    assert made == replace(product_tiling(deep, *of, transposed_forward=True), chosen_by="product")
-    assert made != choose_tiling(deep, *of)
+    made = chosen_plan(deep, *of, transposed_forward=True)
+    assert made == replace(nest_plan(deep, *of, transposed_forward=True), chosen_by="product")
+    assert made != chosen_plan(deep, *of)

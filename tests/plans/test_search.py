@@ -15,7 +15,6 @@ from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.tiling import choose
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.search import plan as search_plans
 from ascendsim.ops.tiling.search.costs import Box, Costs
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
@@ -26,6 +25,7 @@ from ascendsim.profile.records import PROVENANCE
 from ascendsim.workloads.loader import load_workload
 from tests.helpers import slow_tilings
 from tests.helpers.conv_cases import SPLIT, problems, profile_of
+from tests.helpers.requests import chosen_plan
 
 PRODUCTS = ("910B2", "910_9382", "950PR_9589", "310P3", "910A")
 LAYERS = load_workload("resnet50").layers
@@ -153,9 +153,8 @@ def searched(monkeypatch):
     """Return what is searched from now on; other tests have asked for nothing of it."""
     found = []
 
-    def search(problem, gradient, compute, profile, out_dtype, group_merge):
-        assert group_merge == 0  # as many as the product merges
-        found.append((problem, gradient, compute, profile.sync.barrier_cycles, out_dtype))
+    def search(request):
+        found.append(request)
         return Plan(str(len(found)), TILING)
 
     monkeypatch.setattr(search_plans, "search_plan", search)
@@ -167,7 +166,7 @@ def searched(monkeypatch):
 def test_a_choice_is_searched_once_for_equal_arguments(searched):
     # Another problem of equal numbers, and another profile that says the same.
     first, again = (
-        choose_tiling(problem, "grad_input", "float16", load_profile("910B2"), strategy="search")
+        chosen_plan(problem, "grad_input", "float16", load_profile("910B2"), strategy="search")
         for problem in (PROBLEM, replace(PROBLEM, stride=[1, 1]))
     )
     assert first.schedule == again.schedule == "1"
@@ -184,13 +183,12 @@ def test_whatever_differs_is_searched_anew(searched):
         (PROBLEM, "grad_input", "float32", edited),
         (replace(PROBLEM, padding=0), "grad_input", "float32", profile),
     ]
-    numbers = [choose_tiling(*call, strategy="search").schedule for call in calls]
+    numbers = [chosen_plan(*call, strategy="search").schedule for call in calls]
     assert numbers == ["1", "2", "3", "4", "5"]
-    assert choose_tiling(*calls[0], hf32=True, strategy="search").schedule == "6"
-    assert choose_tiling(*calls[0], out_dtype="float16", strategy="search").schedule == "7"
-    assert searched[3][3] > searched[0][3]
-    assert searched[5][2] == "hf32"
-    assert searched[6][4] == "float16"
+    assert chosen_plan(*calls[0], hf32=True, strategy="search").schedule == "6"
+    assert chosen_plan(*calls[0], out_dtype="float16", strategy="search").schedule == "7"
+    assert searched[3].profile.sync.barrier_cycles > searched[0].profile.sync.barrier_cycles
+    assert (searched[5].compute_dtype, searched[6].out_dtype) == ("hf32", "float16")
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(SPLIT) if field.name not in PROVENANCE])

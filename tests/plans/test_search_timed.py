@@ -15,7 +15,7 @@ from ascendsim.ops.schedules.dgrad.schedule import Dgrad
 from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.tiling import timed
-from ascendsim.ops.tiling.choose import choose_tiling
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.plan import search_plan
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
@@ -23,6 +23,7 @@ from ascendsim.ops.tiling.timed import BEST_FEW, MOST_MMADS_OF_FEW, fastest_of_f
 from ascendsim.profile import load_profile
 from ascendsim.workloads.loader import load_workload
 from tests.helpers.conv_cases import SPLIT
+from tests.helpers.requests import chosen_plan
 
 RESNET = load_workload("resnet50")
 KINDS = {"grad_input": (DgradGemm, Dgrad, dgrad_tilings), "grad_weight": (WgradGemm, Wgrad, wgrad_tilings)}
@@ -63,7 +64,7 @@ def test_the_search_takes_the_fastest_of_its_first_few_estimated_alone(product, 
     # The first of the least.
     best = times.index(min(times))
     assert place is None or best == place
-    chosen = choose_tiling(problem, gradient, "float16", profile, strategy="search")
+    chosen = chosen_plan(problem, gradient, "float16", profile, strategy="search")
     assert chosen.tiling == few[best]
 
 
@@ -149,11 +150,11 @@ def test_large_gradients_take_the_first_untimed(monkeypatch, gradient):
     monkeypatch.setattr(timed, "measure_kernel", refuse)
     # The first layer, 112 x 112 pixels and 7 x 7 taps: 25,088 Mmads and more.
     problem, profile = ConvProblem(**RESNET.layer("conv1").problem_options(32)), load_profile("910B2")
-    found = search_plan(problem, gradient, "float16", profile)
+    found = search_plan(PlanRequest(problem, gradient, "float16", profile))
     assert found.tiling == ranked(problem, gradient, profile)[0]
     small = ConvProblem(**RESNET.layer("s4b1_3x3").problem_options(32))
     with pytest.raises(AssertionError, match="timed"):
-        search_plan(small, gradient, "float16", profile)
+        search_plan(PlanRequest(small, gradient, "float16", profile))
 
 
 @pytest.mark.parametrize(
@@ -204,4 +205,4 @@ def test_where_nothing_fits_the_search_says_so(gradient):
     # which needs room besides, that does not fit.
     message = "fits in L1 of 910B2: .* needs 1024 bytes, the other operand more beside it, and L1 holds 1024"
     with pytest.raises(CapacityError, match=message):
-        search_plan(problem, gradient, "float16", profile)
+        search_plan(PlanRequest(problem, gradient, "float16", profile))

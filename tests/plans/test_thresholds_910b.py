@@ -4,7 +4,7 @@ import pytest
 
 from ascendsim import ConvProblem, load_profile
 from ascendsim.ops.tiling.vendor.arch22.wgrad_block import takes_basic_blocks
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
+from tests.helpers.requests import operators_plan
 from tests.helpers.vendor_layers import ARCH22, base, layer, plan, rows, square
 
 # --- grad_input of 16 bits: basic blocks
@@ -328,5 +328,5 @@ def test_a_small_l0_makes_the_blocks_of_a_deterministic_grad_weight_smaller():
     # Half of 16,384 bytes holds 16 pixels of 128 channels in float32, not of 256, with which a block begins.
     small = load_profile("910B2", overrides={"buffers.L0A.capacity_bytes": 16384})
     given = ConvProblem((5, 256, 20, 20), (256, 256, 3, 3), padding=1)
-    found = vendor_plan(given, "grad_weight", "float32", small, deterministic=True)
+    found = operators_plan(given, "grad_weight", "float32", small, deterministic=True)
     assert (found.strategy, *base(found)) == ("stream_k", 128, 16, 16)

@@ -10,7 +10,6 @@ from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import GRID, OF_ONE_BASE_BLOCK, UNCUT, Tiling, even_parts, shares
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import (
     Case,
@@ -24,6 +23,7 @@ from tests.helpers.conv_cases import (
     run,
     tensors_of,
 )
+from tests.helpers.requests import chosen_plan
 
 ALL = (True, True, True)
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
@@ -309,7 +309,7 @@ def test_the_buffer_that_is_short_is_named(gradient, buffer, what):
     profile = load_profile("910B2", {f"buffers.{buffer}.capacity_bytes": 1000})
     message = f"fits in {buffer} of 910B2: {what} need 1024 bytes, and {buffer} holds 1000"
     with pytest.raises(CapacityError, match=message) as told:
-        choose_tiling(PROBLEM, gradient, "float16", profile, strategy="search")
+        chosen_plan(PROBLEM, gradient, "float16", profile, strategy="search")
     assert told.value.buffer == buffer
 
 

@@ -8,6 +8,7 @@ import pytest
 from ascendsim import ConvProblem, Plan, Tiling, legal_tilings, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.ops.tiling.legal.space import Grid
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
 from ascendsim.studies.tuning.moves import neighbours
@@ -25,12 +26,12 @@ SEARCHED = Tiling(400, 64, 32, 9, 36, used_cores=24)
 
 @pytest.fixture(scope="module")
 def tilings():
-    return Tilings(LAYER, "grad_input", "float16", PROFILE)
+    return Tilings(PlanRequest(LAYER, "grad_input", "float16", PROFILE))
 
 
 def test_tilings_are_of_one_gradient_that_has_a_nest():
     with pytest.raises(ConfigError, match="gradient is 'grad_bias'; it must be grad_input or grad_weight"):
-        Tilings(LAYER, "grad_bias", "float16", PROFILE)
+        Tilings(PlanRequest(LAYER, "grad_bias", "float16", PROFILE))
 
 
 def test_from_whole_blocks_a_step_leads_to_even_parts_and_another_back(tilings):

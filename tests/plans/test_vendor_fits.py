@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ascendsim import ConvProblem
 from ascendsim.errors import CapacityError, ShapeError, UnsupportedError
 from ascendsim.ops.tiling.vendor.layer import Layer, Machine
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.profile import load_profile
+from tests.helpers.requests import operators_plan
 
 SIZES = st.sampled_from([1, 3, 8, 14, 16, 31, 56, 66])
 CHANNELS = st.sampled_from([1, 3, 16, 24, 64, 130, 512])
@@ -59,7 +59,7 @@ def changed(name, cores, l1, l0c):
 def plan_or_none(problem, gradient, profile, dtype, **more):
     """Return the plan, or None where the operator takes no such layer."""
     try:
-        return vendor_plan(problem, gradient, dtype, profile, **more)
+        return operators_plan(problem, gradient, dtype, profile, **more)
     except (CapacityError, UnsupportedError):
         return None
 

@@ -10,11 +10,11 @@ from functools import cache
 import pytest
 
 from ascendsim.errors import CapacityError, ShapeError, UnsupportedError
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.vendor.layer import Layer, align
-from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
+from ascendsim.ops.tiling.vendor.operators import plan_of_layer
 from ascendsim.ops.tiling.vendor.windows import rows_touched
 from ascendsim.profile import load_profile
+from tests.helpers.requests import chosen_plan, operators_plan
 from tests.helpers.vendor_tilings import (
     GRADIENTS,
     PRODUCTS,
@@ -122,7 +122,7 @@ def test_a_problem_is_the_layer_that_a_record_says(data_dir, op, arch):
             seen.add(record["case"])
             continue
         hf32 = record["hf32"]
-        layer = Layer.of(problem, record["dtype"], hf32=hf32, layouts=layouts_of(record))
+        layer = Layer.of(problem, "hf32" if hf32 else record["dtype"], layouts=layouts_of(record))
         assert layer == layer_of(record), record["case"]
     assert seen == beyond & {record["case"] for _, record in planned(data_dir, op, arch)}
 
@@ -150,7 +150,7 @@ def test_a_call_follows_every_plan_of_910_95(data_dir, op):
             beyond += 1
             continue
         more = {"hf32": record["hf32"], "layouts": layouts_of(record)}
-        made = choose_tiling(problem, GRADIENTS[op], record["dtype"], profile_of(record), **more)
+        made = chosen_plan(problem, GRADIENTS[op], record["dtype"], profile_of(record), **more)
         assert (made.chosen_by, made.tiling.base_m) == ("product", told.base_m), record["case"]
         if made.tiling.tap_loop:
             found[record["case"]] = made.schedule, made.tiling.tap_loop
@@ -192,7 +192,7 @@ def outcome(record):
         return "no convolution"
     try:
         profile = profile_of(record)
-        vendor_plan(problem, GRADIENTS[record["op"]], record["dtype"], profile, hf32=record["hf32"])
+        operators_plan(problem, GRADIENTS[record["op"]], record["dtype"], profile, hf32=record["hf32"])
     except (CapacityError, UnsupportedError) as refused:
         return type(refused).__name__
     return "planned"
@@ -225,8 +225,9 @@ def test_grouped_grad_input_of_arch22_says_that_no_rule_is_known(data_dir):
     grouped = [record for record in records(data_dir, "dX", "arch22") if record["case"] in CLOSED]
     assert len(grouped) == 2
     for record in grouped:
+        profile = load_profile(PRODUCTS["arch22"])
         with pytest.raises(UnsupportedError, match="closed library"):
-            vendor_plan(problem_of(record), "grad_input", record["dtype"], load_profile(PRODUCTS["arch22"]))
+            operators_plan(problem_of(record), "grad_input", record["dtype"], profile)
 
 
 def test_how_many_tuned_tilings_the_rules_hit(data_dir):

@@ -1,7 +1,6 @@
 """Is synchronisation sufficient, and does the functional executor do what a program says?"""
 
 import random
-from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -11,11 +10,11 @@ from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.integers import IntegerSum
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.program.builder import HAZARDS, ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.memory import CoreMemory, Storage, aligned_empty
 from ascendsim.program.places import Gm, GmTensor
-from ascendsim.program.program import Program
+from ascendsim.program.program import ProgramBuilder
+from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.arrivals import arrivals
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
@@ -455,25 +454,3 @@ def test_two_cores_that_write_one_element_are_noticed():
 
 
 # --- code that programs share
-
-
-def test_cores_that_share_code_find_it_again_though_others_lie_between():
-    # Code is kept by its programs alone (`Program.keeps`), and programs go once they have been executed.
-    known, made = WeakValueDictionary(), []
-
-    def build(size):
-        emitter = known.get(size)
-        if emitter is None:
-            made.append(size)
-            emitter = known[size] = Emitter()
-        program = Program.straight([], (), {})
-        program.keeps = emitter
-        return program
-
-    work = tuple(CoreWork(Core("vector", core), core, lambda core=core: build(core % 2)) for core in range(6))
-    run_kernel(Kernel("handmade", (Phase("only", work),), {"x": X, "y": Y}, MATH), {"x": ones_and_more()})
-    assert made == [0, 1]
-
-
-class Emitter:
-    """What writes programs; it can be referred to weakly."""

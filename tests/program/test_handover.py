@@ -14,9 +14,11 @@ from ascendsim.errors import CapacityError, ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.program.builder import HAZARDS, ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.program import NestProgram, ProgramBuilder
+from ascendsim.program.waits import HAZARDS
 from ascendsim.timing import kernel as door
 from ascendsim.timing.arrivals import arrivals
 from ascendsim.timing.critical_path import critical_path
@@ -24,7 +26,7 @@ from ascendsim.timing.times import occupation
 from ascendsim.vector.instructions import Cast, CopyGmToUb, CopyUbToGm
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.fake_machine import Fake, FakeProfile, X, Y
-from tests.helpers.nests import Unrolling
+from tests.helpers.nests import plain
 from tests.helpers.oracles_timing import spans_of
 from tests.helpers.toy_profiles import toy_split
 
@@ -53,9 +55,9 @@ WHOLE = (slice(None), slice(None))
 HALVES = (slice(0, 8), slice(8, 16))
 
 
-def product(core, builder=ProgramBuilder, hazards=HAZARDS, named=2):
+def product(core, hazards=HAZARDS, named=2):
     """Multiply tiles, of which each vector core casts half; `named` slots stand for the two pieces."""
-    b = builder(TOY, hazards)
+    b = ProgramBuilder(TOY, hazards)
     left, right = b.ring("L1", 512, "a", 2), b.slots("L1", 512, "b")[0]
     l0a, l0b, l0c = b.ring("L0A", 512, "a", 2), b.slots("L0B", 512, "b")[0], b.ring("L0C", 1024, "c", 2)
     pieces = b.handover(1024, "piece", named)
@@ -63,7 +65,7 @@ def product(core, builder=ProgramBuilder, hazards=HAZARDS, named=2):
     made = [b.ring("UB", 256, f"made {number}", 2, on=1 + number) for number in range(2)]
     b.add(CopyGmToL1(right, Gm(B, WHOLE), 512, (16, 16)))
     b.add(LoadL0B(l0b, right, Submatrix(0, 16, 0, 16, False, 2)))
-    for tile in b.loop(range(core * TILES, core * TILES + TILES)):
+    for tile in range(core * TILES, core * TILES + TILES):
         b.add(CopyGmToL1(left.next(), Gm(A, (tile, *WHOLE)), 512, (16, 16)))
         b.add(LoadL0A(l0a.next(), left.last, Submatrix(0, 16, 0, 16, False, 2)))
         b.add(Mmad(l0c.next(), l0a.last, l0b, 16, 16, 16, "float16", True))
@@ -79,8 +81,53 @@ def product(core, builder=ProgramBuilder, hazards=HAZARDS, named=2):
     return b.build()
 
 
-def product_kernel(**options):
-    work = [CoreWork(Core("cube", core), 0, partial(product, core, **options), 2) for core in range(2)]
+class ProductNest(Nest):
+    """The same, written down once for both cores."""
+
+    def __init__(self):
+        super().__init__(TOY, "product")
+        left, right = self.ring("L1", 512, "a", 2), self.slots("L1", 512, "b")[0]
+        l0a, l0b = self.ring("L0A", 512, "a", 2), self.slots("L0B", 512, "b")[0]
+        l0c = self.ring("L0C", 1024, "c", 2)
+        pieces = self.handover(1024, "piece", 2)
+        read = [self.ring("UB", 512, f"read {number}", 2, on=1 + number) for number in range(2)]
+        made = [self.ring("UB", 256, f"made {number}", 2, on=1 + number) for number in range(2)]
+        square = Submatrix(0, 16, 0, 16, False, 2)
+        [core] = self.task(core=2)
+        self.emit(lambda to: CopyGmToL1(to, Gm(B, WHOLE), 512, (16, 16)), [right])
+        self.emit(lambda to, source: LoadL0B(to, source, square), [l0b, right])
+        with self.loop(TILES, "tile") as tile:
+            a1, a, c = self.next(left), self.next(l0a), self.next(l0c)
+            self.emit(self.copy, [a1], [core, tile])
+            self.emit(lambda to, source: LoadL0A(to, source, square), [a, a1])
+            self.emit(lambda *own: Mmad(*own, 16, 16, 16, "float16", True), [c, a, l0b])
+            piece = self.next(pieces)
+            self.emit(self.hand_over, [c], [core, piece.turn], writes=[piece])
+            for number in range(2):
+                on, source, target = 1 + number, self.next(read[number]), self.next(made[number])
+                self.emit(self.take, [source], [core, piece.turn, number], on=on, reads=[piece])
+                self.emit(lambda to, source: Cast(to, source, "float16", 128, 512), [target, source], on=on)
+                self.emit(self.leave, [target], [core, tile, number], on=on)
+
+    def copy(self, slot, core, tile):
+        return CopyGmToL1(slot, Gm(A, (core * TILES + tile, *WHOLE)), 512, (16, 16))
+
+    def hand_over(self, slot, core, piece):
+        return Fixpipe(Gm(PIECES, (core, piece, *WHOLE)), slot, 1024)
+
+    def take(self, slot, core, piece, number):
+        return CopyGmToUb(slot, Gm(PIECES, (core, piece, HALVES[number], WHOLE[1])), 512, (8, 16))
+
+    def leave(self, slot, core, tile, number):
+        return CopyUbToGm(Gm(C, (core * TILES + tile, HALVES[number], WHOLE[1])), slot, 256)
+
+
+def product_of_nest(core):
+    return NestProgram(ProductNest(), np.array([[core]]))
+
+
+def product_kernel(make=product, **options):
+    work = [CoreWork(Core("cube", core), 0, partial(make, core, **options), 2) for core in range(2)]
     tensors = {tensor.name: tensor for tensor in (A, B, PIECES, C)}
     return Kernel("product", (Phase("all", tuple(work)),), tensors, MATH)
 
@@ -120,15 +167,29 @@ def test_in_the_order_of_arrival_the_bits_are_the_same():
 
 
 @pytest.mark.parametrize("start", ["warm", "cold"])
-def test_folded_or_not_looped_or_not_the_product_takes_the_same_cycles(start):
+def test_folded_or_not_or_as_a_nest_takes_the_same_cycles(start):
     timeline = time_kernel(product_kernel(), TOY, l2_start=start)
     apart = time_kernel(product_kernel(), TOY, l2_start=start, folded=False)
-    unrolled = time_kernel(product_kernel(builder=Unrolling), TOY, l2_start=start)
-    assert timeline.cycles == apart.cycles == unrolled.cycles
+    nested = time_kernel(product_kernel(product_of_nest), TOY, l2_start=start)
+    assert timeline.cycles == apart.cycles == nested.cycles
     assert spans_of(timeline.phases[0].cores[0]) == spans_of(apart.phases[0].cores[1])
-    assert spans_of(timeline.phases[0].cores[0]) == spans_of(unrolled.phases[0].cores[0])
-    # The loop is one: a body in each of the two turns of the rings, and maybe the round before.
-    assert len(product(0).steps) < len(product(0, Unrolling).instructions)
+    assert spans_of(timeline.phases[0].cores[0]) == spans_of(nested.phases[0].cores[0])
+
+
+@pytest.mark.parametrize("core", [0, 1])
+def test_a_nest_hands_over_as_a_program_that_is_written_out(core):
+    nested, written = product_of_nest(core), product(core)
+    assert plain(nested) == plain(written)
+    assert tuple(nested.pipes) == tuple(written.pipes)
+    # Slots of two programs are told by their numbers.
+    posts = [
+        {
+            at: (post.core, *[[slot.index for slot in own] for own in (post.reads, post.writes)])
+            for at, post in made.posts.items()
+        }
+        for made in (nested, written)
+    ]
+    assert posts[0] == posts[1]
 
 
 def test_the_workspace_is_part_of_the_bytes():

@@ -7,31 +7,32 @@ import pytest
 
 from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.fast.compiled.needs import BACK, note_needs
-from ascendsim.timing.fast.tables import laid_out
+from ascendsim.timing.fast.phase import laid_out
 
 PIPES = 7
 
 
-def noted(units):
-    """The column BEHIND for units of rows (pipe, slots read, slots written, whether bytes move)."""
-    rows = [row for unit in units for row in unit]
-    uses, code = [], np.zeros((len(rows), f.CODE), np.int64)
-    for at, (pipe, reads, writes, moves) in enumerate(rows):
-        code[at, f.PIPE], code[at, f.MOVES], code[at, f.FIRST_USE] = pipe, moves, len(uses)
-        uses += [2 * slot for slot in reads] + [2 * slot + 1 for slot in writes]
-        code[at, f.LAST_USE] = len(uses)
+def noted(unit):
+    """What stands above the forms of rows (pipe, slots read, slots written, whether bytes move)."""
+    most = max([len(reads) + len(writes) for _, reads, writes, _ in unit], default=0)
+    forms = np.zeros((len(unit), f.USE + most), np.int64)
+    for form, (pipe, reads, writes, moves) in zip(forms, unit, strict=True):
+        uses = [2 * slot for slot in reads] + [2 * slot + 1 for slot in writes]
+        form[[f.PIPE, f.MOVES, f.USES]] = pipe, moves, len(uses)
+        form[f.USE : f.USE + len(uses)] = uses
     figures = np.zeros(f.MACHINE, np.int64)
-    figures[f.PIPES], figures[f.UNITS] = PIPES, len(units)
+    figures[f.PIPES], figures[f.FORM] = PIPES, forms.shape[1]
     tables = dict.fromkeys(f.TABLES, np.empty(0, np.int64)) | {
-        "code": code,
-        "uses": np.array(uses, np.int64),
-        "units": np.cumsum([len(unit) for unit in units]),
+        "forms": forms,
         "needed": np.full(PIPES, -1),
         "wanted": np.full(4 * (1 + BACK), -1),
     }
-    memory, places = laid_out(figures, tables)
-    note_needs(memory)
-    return memory[places["code"]].reshape(-1, f.CODE)[:, f.BEHIND].tolist()
+    memory, _ = laid_out(figures, tables)
+    rows = np.zeros(f.ROW * len(unit), np.int64)
+    rows[:: f.ROW] = range(len(unit))
+    note_needs(memory, rows, 0, len(rows))
+    assert (rows[:: f.ROW] & 0xFFFFFFFF).tolist() == list(range(len(unit)))
+    return (rows[:: f.ROW] >> 32).tolist()
 
 
 def newest_needed(unit, at):
@@ -63,14 +64,8 @@ def test_a_write_back_needs_the_product_and_the_loads_before_it():
     # from 2 (pipe 5): it needs the product, so the load, so the copy. What stands first is no source, but
     # comes before the product on its pipe.
     unit = [(1, (), (), False), (4, (), (0,), True), (2, (0,), (1,), False), (1, (1,), (2,), False)]
-    assert noted([[*unit, (5, (2,), (), True)]]) == [1 << 5] * 4 + [0]
-    assert noted([[(3, (), (), False), *unit[1:], (5, (2,), (), True)]]) == [0, *[1 << 5] * 3, 0]
-
-
-def test_a_unit_knows_nothing_of_the_next_one():
-    writes, moves = (1, (), (3,), False), (5, (3,), (), True)
-    assert noted([[writes, moves]]) == [1 << 5, 0]
-    assert noted([[writes], [moves]]) == [0, 0]
+    assert noted([*unit, (5, (2,), (), True)]) == [1 << 5] * 4 + [0]
+    assert noted([(3, (), (), False), *unit[1:], (5, (2,), (), True)]) == [0, *[1 << 5] * 3, 0]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -80,8 +75,5 @@ def test_needs_of_random_code(seed):
     def slots():
         return tuple(rng.sample(range(6), rng.randrange(3)))
 
-    units = [
-        [(rng.randrange(PIPES), slots(), slots(), rng.random() < 0.2) for _ in range(rng.randrange(30))]
-        for _ in range(4)
-    ]
-    assert noted(units) == [bits for unit in units for bits in defined(unit)]
+    unit = [(rng.randrange(PIPES), slots(), slots(), rng.random() < 0.2) for _ in range(rng.randrange(60))]
+    assert noted(unit) == defined(unit)

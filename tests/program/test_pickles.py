@@ -28,9 +28,9 @@ from ascendsim import (
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.ops.results import Estimate
-from ascendsim.ops.schedules.dgrad.columns_outer import DgradColumnsOuter
+from ascendsim.ops.schedules.dgrad.schedule import DgradColumnsOuter
 from ascendsim.profile import list_products
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.program import ProgramBuilder
 from ascendsim.report.document import Run, run_document
 from ascendsim.report.folder import write_run_folder
 from ascendsim.rules.loader import load_rules, rule_set_names

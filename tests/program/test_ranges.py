@@ -2,12 +2,10 @@
 
 import random
 
+import numpy as np
 import pytest
 
-from ascendsim.ops.schedules.ranges import Run, TaskRange, looped
-from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.loops.laps import Lap
-from tests.helpers.nests import TOY
+from ascendsim.ops.schedules.ranges import Run, TaskRange
 
 
 def make(outer, image, block):
@@ -71,11 +69,24 @@ def test_a_part_is_that_part_of_the_list(seed):
     assert len(part) == len(listed)
     assert list(part) == listed
     assert [part[at] for at in range(len(part))] == listed
-    assert [task for run in part.runs() for image in run.images for task in part.tasks(run, image)] == listed
-    assert part.kinds() == {(outer, block) for outer, _, block in listed}
+    whole = part.outers, part.blocks
+    assert [
+        make(whole[0][run.outer], image, block)
+        for run in part.runs()
+        for image in run.images
+        for block in whole[1][run.first : run.last]
+    ] == listed
     assert part.begin == begin % len(blocks)
     symbols = {block: str(block) for block in blocks}
     assert part.spelled([symbols[block] for block in blocks]) == tuple(symbols[block] for *_, block in listed)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_rows_are_those_of_the_tasks_one_by_one(seed):
+    part, listed, blocks, _ = drawn(seed)
+    numbers = {outer: number for number, outer in enumerate("abc")}
+    rows = part.rows(np.array([[block, -block] for block in blocks]))
+    assert rows.tolist() == [[numbers[outer], image, block, -block] for outer, image, block in listed]
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -103,23 +114,6 @@ def test_a_part_has_few_runs_and_none_of_them_is_empty(seed):
     assert all(len(run.images) and run.first < run.last for run in runs)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_parts_with_one_pattern_differ_by_their_images_alone(seed):
-    rng = random.Random(seed)
-    # Without outers there is no place for a part whose tasks of several outers lie at other images.
-    whole = TaskRange(["g"], rng.randint(2, 9), range(rng.randint(1, 4)), lambda outer, *rest: (outer, *rest))
-    length = rng.randrange(1, len(whole))
-    parts = [whole[at : at + length] for at in range(len(whole) - length)]
-    for one in parts:
-        for other in parts:
-            moved = [(outer, image + other.image - one.image, block) for outer, image, block in one]
-            assert (one.pattern() == other.pattern()) == (moved == list(other))
-
-
-def test_a_range_of_nothing_begins_at_image_0():
-    assert (TaskRange([], 3, [1], tuple).image, TaskRange([], 3, [1], tuple).pattern()) == (0, (None, ()))
-
-
 def test_a_range_of_many_tasks_is_not_listed():
     whole = TaskRange(range(3), 10**15, range(7), make)
     assert len(whole) == 21 * 10**15
@@ -131,32 +125,10 @@ def test_a_range_of_many_tasks_is_not_listed():
         Run(0, range(10**15 - 1, 10**15), 0, 5),
     ]
     assert part.begin == 3
-    assert len(part.kinds()) == 7
 
 
 def test_nothing_has_no_runs():
     for outers, blocks in (("", "ab"), ("ab", "")):
         whole, listed = both(outers, 4, blocks)
-        assert (len(whole), list(whole), list(whole.runs()), whole.kinds()) == (0, listed, [], set())
+        assert (len(whole), list(whole), list(whole.runs())) == (0, listed, [])
         assert whole.begin == 0
-
-
-# --- images as loops of a program
-
-
-def test_images_are_a_loop_and_their_number_a_lap():
-    b = ProgramBuilder(TOY)
-    ring, seen = b.ring("UB", 32, "tile", 1), []
-    for outer, image, block in looped(b, EXAMPLE[0]):
-        seen.append((outer, int(image), block))
-        assert type(image) is Lap
-        ring.next(("tile", block))
-    # Of each group the first image finds other tiles than the second; from then on rounds repeat.
-    images = [(outer, image) for outer, image, block in seen if block == "w"]
-    assert images == [("g", 0), ("g", 1), ("h", 0)]
-
-
-def test_tasks_that_are_listed_are_no_loop():
-    b = ProgramBuilder(TOY)
-    assert list(looped(b, [3, 1, 2])) == [3, 1, 2]
-    assert b.build().segments == ()

@@ -14,10 +14,9 @@ from ascendsim.ops.schedules.numbering import deal, rotated
 from ascendsim.ops.schedules.ranges import Rotation, Rounds
 from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of
-from tests.helpers.nests import assert_unrolled_alike
+from tests.helpers.requests import nest_plan
 
 FOUR = load_profile("950PR_9589", {"cores.cube": 4, "cores.vector": 8})
 IN_TURN = Tiling(
@@ -81,7 +80,7 @@ def drawn(seed):
 def planned(problem, gradient, cores=4):
     """A call under the plan of 910_95 with a few cores, or one like it."""
     profile = load_profile("950PR_9589", {"cores.cube": cores, "cores.vector": 2 * cores})
-    plan = product_tiling(problem, gradient, "float16", profile)
+    plan = nest_plan(problem, gradient, "float16", profile)
     # Small tiles, so that a task is several of them, and what L1 holds matters.
     small = replace(plan.tiling, base_m=min(plan.tiling.base_m, 32), base_n=min(plan.tiling.base_n, 32))
     return call_of(problem, "float16", profile=profile, tilings={gradient: replace(plan, tiling=small)})
@@ -104,6 +103,14 @@ def test_cores_are_alike_that_are_alike_when_all_tiles_are_numbered(seed, monkey
     made = partition([schedule.signature(tasks) for tasks in dealt])
     monkeypatch.setattr(StreamTasks, "shares_tiles", True)
     assert made == partition([WgradTasks.signature(schedule.tasks, tasks) for tasks in dealt])
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_are_those_of_the_tasks_one_by_one(seed, gradient):
+    cut = (schedule := planned(drawn(seed), gradient).schedule(gradient)).tasks
+    for tasks in schedule.dealt():
+        assert cut.rows(tasks).tolist() == cut.rows(list(tasks)).tolist()
 
 
 def told_by_boxes(cut, tasks):
@@ -139,32 +146,6 @@ def test_cores_of_grad_weight_are_alike_by_numbers_as_they_are_by_boxes(size):
         signatures = [schedule.signature(tasks) for tasks in dealt]
         listed = [told_by_boxes(schedule.tasks, tasks) for tasks in dealt]
         assert partition(signatures) == partition(listed), tiling
-
-
-def programs(call, gradient):
-    schedule = call.schedule(gradient)
-    return [schedule.program(tasks) for tasks in schedule.dealt()]
-
-
-@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
-@pytest.mark.parametrize("seed", range(12))
-def test_programs_are_those_without_loops(seed, gradient, monkeypatch):
-    problem = drawn(seed)
-    assert_unrolled_alike(lambda: programs(planned(problem, gradient), gradient), monkeypatch)
-
-
-@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
-def test_the_code_does_not_grow_with_the_batch(gradient):
-    layer = ConvProblem((24, 32, 9, 9), (48, 32, 3, 3), 1, 1)
-    plan = planned(layer, gradient, 8).plans[gradient]
-    steps, sizes = [], []
-    for batch in (24, 240):
-        larger = replace(layer, input=(batch, *layer.input[1:]))
-        made = programs(replace(planned(larger, gradient, 8), plans={gradient: plan}), gradient)
-        steps.append(max(len(program.steps) for program in made))
-        sizes.append(sum(map(len, made)))
-    assert steps[0] == steps[1]
-    assert sizes[1] > 9 * sizes[0]
 
 
 def test_a_list_that_deals_fewer_blocks_than_there_are_is_noticed():

@@ -48,4 +48,4 @@ def test_only_the_newest_result_in_a_slot_counts():
         Fake("M", 5, writes=(tile,)),
         Fake("FIX", kind="write", bytes=40, peak=3, reads=(tile,), trails=True),
     ]
-    assert time_kernel(kernel([Program.straight(made, (loaded, tile), {})]), PROFILE).cycles > 0
+    assert time_kernel(kernel([Program(made, (loaded, tile), {})]), PROFILE).cycles > 0

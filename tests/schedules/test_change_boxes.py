@@ -35,10 +35,19 @@ def test_cores_are_alike_if_their_boxes_are(change, cores, group_fits):
     runs = [*shares(cut.tasks, cores), *(range(at, min(cut.tasks, at + 9)) for at in range(cut.tasks))]
     by_boxes, by_signature = {}, {}
     for run in runs:
-        boxes = tuple(extents(made, box) for box in cut.boxes(run))
+        boxes = tuple(extents(made, box) for box in one_by_one(cut, run))
         signature = cut.signature(run)
         assert by_boxes.setdefault(boxes, signature) == signature
         assert by_signature.setdefault(signature, boxes) == boxes
+
+
+def one_by_one(cut, run):
+    """All boxes of some tasks, those of each plane by themselves."""
+    return [
+        box._replace(plane=plane)
+        for box, planes in cut.boxes(run)
+        for plane in range(box.plane, box.plane + planes)
+    ]
 
 
 def test_a_signature_has_a_number_for_each_box():
@@ -46,7 +55,8 @@ def test_a_signature_has_a_number_for_each_box():
     cut = Cut(change_of("NCHW->NC1HWC0", (1, 37, 9, 9), "float16", 16), 48, group_fits=True)
     assert cut.tasks == 18
     one, last = 5 * [0] + [1], 5 * [2] + [3]
-    numbers = cut.signature(range(18))
+    numbers, planes = zip(*cut.signature(range(18)), strict=True)
+    assert set(planes) == {1}
     kinds = {number: place for place, number in enumerate(dict.fromkeys(numbers))}
     assert [kinds[number] for number in numbers] == one + one + last
 
@@ -115,8 +125,29 @@ def test_boxes_of_equal_extents_take_up_the_same_room(make):
     for box in boxes:
         assert change.plain_shape(box) == change.plain_side(box).shape
         sides = change.sides(box)
-        assert (change.read_place(box), change.write_place(box)) == tuple(side.place for side in sides)
         room = tuple((side.shape, side.rows, side.rows and side.row_bytes) for side in sides)
         assert rooms.setdefault(extents(change, box), room) == room
     # Some are alike, and not all are.
     assert 1 < len(rooms) < len(boxes)
+
+
+@pytest.mark.parametrize("group_fits", [True, False], ids=["group in UB", "no group in UB"])
+@pytest.mark.parametrize("cores", [1, 3, 7, 48])
+@pytest.mark.parametrize("make", (ALL | OTHERS).values(), ids=ALL | OTHERS)
+def test_a_row_tells_where_its_box_lies(make, cores, group_fits):
+    change = make()
+    cut = Cut(change, cores, group_fits=group_fits)
+    runs = [*shares(cut.tasks, cores), *(range(at, min(cut.tasks, at + 9)) for at in range(cut.tasks))]
+    for run in runs:
+        boxes = [cut.moved(cut.kinds[kind], place) for kind, place in cut.rows(run)]
+        assert boxes == one_by_one(cut, run)
+        # And it costs what the first one of its kind does.
+        kinds = [extents(change, cut.kinds[kind]) for kind, _ in cut.rows(run)]
+        assert kinds == [extents(change, box) for box in boxes]
+        assert all(0 <= place < cut.places for _, place in cut.rows(run))
+
+
+def test_planes_are_taken_together_up_to_a_group_with_fewer_channels():
+    # 3 groups of 2 images each; the last group has half of its channels: planes 4 and 5
+    cut = Cut(merged(), 1, group_fits=True)
+    assert [(box.plane, planes) for box, planes in cut.boxes(range(cut.tasks))] == [(0, 4), (4, 2)]

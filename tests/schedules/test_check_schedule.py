@@ -7,10 +7,10 @@ import pytest
 
 from ascendsim import ConvProblem, Tiling, check_schedule, load_profile
 from ascendsim.errors import AclnnError, ConfigError, ProgramError
-from ascendsim.ops.schedules import Dgrad
+from ascendsim.ops.schedules import Axis, Dgrad, DgradTiles, NestProgram
 from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.program.builder import HAZARDS
-from tests.schedules.test_own_schedule import ImagesTogether, WeightsStay
+from ascendsim.program.waits import HAZARDS
+from tests.schedules.test_own_schedule import ImagesTogether, TogetherNest, WeightsStay
 from tests.schedules.test_own_wgrad import Forgetful
 
 FEW = load_profile("910B2", {"cores.cube": 3})
@@ -138,6 +138,31 @@ def test_a_signature_that_tells_too_little_is_told():
     message = r"one_for_all: [\d,]+ cycles if cores of equal signatures are timed as one, [\d,]+ if each by"
     with pytest.raises(ProgramError, match=message):
         check_schedule(OneForAll, one_image, product=FEW, tiling=uneven)
+
+
+class AlikeTiles(DgradTiles):
+    """Takes all column tiles for alike, of however many channels they are."""
+
+    def __init__(self, nest, cut):
+        super().__init__(nest, cut)
+        self.columns = Axis(self.columns.extent)
+
+
+class Careless(ImagesTogether):
+    """Says of its column tiles that all cost the same."""
+
+    name = "careless"
+
+    def program(self, tasks):
+        return NestProgram(TogetherNest(self, AlikeTiles), self.tasks.rows(tasks), self.hazards)
+
+
+def test_axes_that_tell_too_little_are_told():
+    # 40 channels in tiles of 32 are 32, and what is left of three groups of 16.
+    uneven = {"grad_input": Tiling(64, 32, 16, used_cores=1)}
+    message = r"nest careless: copy_right\(.*\) makes .*, which does not cost what .*; let `Axis.costs` tell"
+    with pytest.raises(ProgramError, match=message):
+        check_schedule(Careless, ConvProblem((1, 40, 8, 8), (16, 40, 1, 1)), product=FEW, tiling=uneven)
 
 
 def test_what_makes_no_gradient_is_refused():

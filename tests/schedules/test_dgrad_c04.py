@@ -16,11 +16,11 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import reduction_of
 from ascendsim.ops.reference.phases import any_dgrad
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
 from tests.helpers.hazards import assert_each_class_is_missed, outcomes_of
+from tests.helpers.requests import chosen_plan
 from tests.helpers.strict_memory import assert_as_declared
 from tests.helpers.toy_profiles import toy_split
 
@@ -104,7 +104,7 @@ def test_both_gradients_of_a_call_have_their_own_layout_of_grad_output():
 
 def test_the_product_takes_it_for_few_channels_and_needs_fewer_products():
     problem = ConvProblem((1, 64, 32, 32), (3, 64, 3, 3), 1, 1)
-    plan = choose_tiling(problem, "grad_input", "float16", NEW)
+    plan = chosen_plan(problem, "grad_input", "float16", NEW)
     assert (plan.schedule, plan.chosen_by, plan.instead) == ("dgrad_c04", "product", "")
     # 9 taps of 4 channels are 36 products, 48 in whole fractals: one Mmad for each base block.
     assert plan.tiling.base_k == 48
@@ -113,7 +113,7 @@ def test_the_product_takes_it_for_few_channels_and_needs_fewer_products():
     assert made["Mmad"] == made["LoadL0A"] == made["LoadL0B"] == made["Fixpipe"] == blocks
     # Wide operands, strides and more channels are not for it.
     for other, dtype in ((problem, "float32"), (replace(problem, weight=(5, 64, 3, 3)), "float16")):
-        assert choose_tiling(other, "grad_input", dtype, NEW).schedule == "dgrad_shares"
+        assert chosen_plan(other, "grad_input", dtype, NEW).schedule == "dgrad_shares"
 
 
 def test_four_taps_of_four_channels_take_the_cycles_of_one_of_sixteen():

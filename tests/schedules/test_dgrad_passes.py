@@ -13,12 +13,11 @@ from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import UNIFIED, assert_same_bits, call_of, run, steps_of, tensors_of
 from tests.helpers.hazards import assert_each_class_is_missed, outcomes_of
-from tests.helpers.nests import assert_unrolled_alike
+from tests.helpers.requests import chosen_plan
 from tests.helpers.strict_memory import assert_as_declared
 from tests.helpers.toy_profiles import toy_split
 
@@ -185,17 +184,6 @@ def test_engines_agree_and_folded_cores_are_alike(name, loop):
     assert time_kernel(kernel, TOY).cycles == time_kernel(kernel, TOY, folded=False).cycles
 
 
-@pytest.mark.parametrize("tiling", [IN_TURN, SEGMENTS], ids=["whole", "segments"])
-@both
-@pytest.mark.parametrize("name", ["3x3", "strided", "depth"])
-def test_programs_are_those_without_loops(name, loop, tiling, monkeypatch):
-    def programs():
-        schedule = planned(PROBLEMS[name], loop, tiling).schedule("grad_input")
-        return [schedule.program(tasks) for tasks in schedule.dealt()]
-
-    assert_unrolled_alike(programs, monkeypatch)
-
-
 @pytest.mark.parametrize(
     ("problem", "loop"),
     [
@@ -211,9 +199,9 @@ def test_what_it_cannot_do_is_refused(problem, loop):
 def test_the_product_takes_it_for_taps_too_far_apart_for_load3d():
     # A gap of 260 pixels does not fit in a byte: between rows of taps, and between the taps of a row.
     layer, device = ConvProblem((1, 32, 12, 12), (64, 32, 3, 3), 1, 250, 250), load_profile("950PR_9589")
-    assert choose_tiling(layer, "grad_input", "float16", device).schedule == "dgrad_shares"
+    assert chosen_plan(layer, "grad_input", "float16", device).schedule == "dgrad_shares"
     for far, loop in (((260, 250), "kh"), ((250, 260), "khkw"), ((260, 260), "khkw")):
-        plan = choose_tiling(replace(layer, padding=far, dilation=far), "grad_input", "float16", device)
+        plan = chosen_plan(replace(layer, padding=far, dilation=far), "grad_input", "float16", device)
         assert (plan.schedule, plan.tiling.tap_loop, plan.instead) == ("dgrad_passes", loop, "")
 
 

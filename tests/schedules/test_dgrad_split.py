@@ -20,7 +20,6 @@ from ascendsim.ops.reference.ordered import sources
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import UNIFIED, assert_same_bits, call_of, run, tensors_of
 from tests.helpers.hazards import assert_each_class_is_missed, outcomes_of
-from tests.helpers.nests import assert_unrolled_alike
 from tests.helpers.strict_memory import assert_as_declared
 from tests.helpers.toy_profiles import toy_split
 
@@ -186,15 +185,6 @@ def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(name, a
 def test_engines_agree_and_folded_cores_are_alike(name, axes):
     kernel = kernel_of(name, axes)
     assert time_kernel(kernel, SPLIT).cycles == time_kernel(kernel, SPLIT, folded=False).cycles
-
-
-@pytest.mark.parametrize("name", ["3x3", "odd", "many images", "depth"])
-def test_programs_are_those_without_loops(name, monkeypatch):
-    def programs():
-        schedule = planned(PROBLEMS[name], "hw").schedule("grad_input")
-        return [schedule.program(tasks) for tasks in schedule.dealt()]
-
-    assert_unrolled_alike(programs, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from ascendsim.ops.gradients.dilated import spread as quick_spread
 from ascendsim.ops.problems.dilated import Dilated, kernel_problem
 from ascendsim.ops.reference.dilated import spread
 from ascendsim.ops.schedules.vector.dilation import Spreading, dilation
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import measure_kernel
 from tests.helpers.conv_cases import MODES, Case, assert_same_bits, check_bits
+from tests.helpers.requests import chosen_plan
 from tests.helpers.strict_memory import check_gm, strict
 from tests.helpers.toy_profiles import toy_split, toy_unified
 
@@ -258,7 +258,7 @@ def test_the_plan_is_that_of_the_convolution_with_stride_one():
         for problem in (ONE_TAP, LARGE):
             inner = kernel_problem(problem, "grad_input", "float16", profile)
             of = "grad_input", "float16", profile
-            assert choose_tiling(problem, *of) == choose_tiling(inner, *of)
+            assert chosen_plan(problem, *of) == chosen_plan(inner, *of)
 
 
 def test_a_plan_of_ones_own_is_taken():

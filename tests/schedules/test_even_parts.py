@@ -232,7 +232,7 @@ def test_legal_even_parts_are_those_that_fit_wherever_they_end(profile, problem)
         assert tiling in legal
         schedule = even(problem, tiling, profile).schedule("grad_input")
         for tasks in schedule.dealt():
-            schedule.emitter(schedule.tasks.sizes(tasks))
+            schedule.nest(schedule.tasks.sizes(tasks))
         # One part at least ends inside an image: whole ones are ranges of blocks.
         fractals = -(-schedule.gemm.sliding.pixels // 16)
         total = schedule.gemm.batch * fractals

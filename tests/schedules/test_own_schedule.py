@@ -21,11 +21,8 @@ from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import shares
 from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.schedules import Axis, Dgrad, DgradTiles, Nest, NestProgram, Writeback
 from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
-from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.report.kernel_entry import plan_entry
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
@@ -169,7 +166,7 @@ def test_every_schedule_by_name_says_what_it_makes_and_reads(name):
 def test_an_infeasible_choice_of_a_user_names_the_buffer():
     plan = Tiling(512, 512, 512)
     with pytest.raises(
-        CapacityError, match=r"L1 of 910B2 holds 524288 bytes, but weights 0 .* take a smaller tile"
+        CapacityError, match=r"L1 of 910B2 holds 524288 bytes, but weights .* take a smaller tile"
     ):
         estimate(
             ConvProblem((1, 512, 32, 32), (512, 512, 1, 1)),
@@ -202,28 +199,34 @@ class ImagesTogether(Dgrad):
         return [walk[share.start : share.stop] for share in shares(len(walk), self.tiling.used_cores)]
 
     def program(self, tasks):
-        cut, gemm, tiling = self.tasks, self.gemm, self.tiling
-        size = gemm.sliding.itemsize
-        builder = ProgramBuilder(self.profile, self.hazards)
+        return NestProgram(TogetherNest(self), self.tasks.rows(tasks), self.hazards)
+
+
+class TogetherNest(Nest):
+    """One box of taps, one kernel depth, and one copy of everything."""
+
+    def __init__(self, schedule, tiles_of=DgradTiles):
+        super().__init__(schedule.profile, schedule.name)
+        cut, tiling, gemm = schedule.tasks, schedule.tiling, schedule.gemm
+        m, n, size, tiles = tiling.base_m, tiling.base_n, gemm.sliding.itemsize, tiles_of(self, cut)
         most = max(tile.l1_bytes for tile in cut.left_tiles.values())
-        [image], [weights] = builder.slots("L1", most, "A1"), builder.slots("L1", 4096, "B1")
-        l0 = (
-            builder.slots("L0A", tiling.base_m * tiling.base_k * size, "A0")[0],
-            builder.slots("L0B", tiling.base_k * tiling.base_n * size, "B0")[0],
-        )
-        [accumulator] = builder.slots("L0C", tiling.base_m * tiling.base_n * 4, "C0")
-        tiles, here = DgradTiles(builder, cut), None
-        out = Writeback(builder, self.profile, self.target, tiling.base_m, tiling.base_n, gemm.sliding.c0)
-        [[segment]] = cut.parts
-        for task in tasks:
-            if task[3:] != here:
-                tiles.load_weights(weights, task, 0, segment.right)
-                here = task[3:]
-            tiles.load_image(image, task, 0, segment.left)
-            for number, slice_ in enumerate(segment.slices):
-                tiles.multiply(accumulator, image, weights, l0, task, segment, slice_, first=number == 0)
-            out.write(accumulator, task.pixels, task.columns, tiles.output, task)
-        return builder.build()
+        rings = ("L1", most, "A1"), ("L1", 4096, "B1")
+        rings += ("L0A", m * tiling.base_k * size, "A0"), ("L0B", tiling.base_k * n * size, "B0")
+        image_l1, weights_l1, l0a, l0b, l0c = (self.ring(*own) for own in (*rings, ("L0C", m * n * 4, "C0")))
+        out = Writeback(self, schedule.target, m, n, gemm.sliding.c0)
+        group, image, _, pixels, columns = task = tiles.task()
+        with self.hold(weights_l1, pixels, columns) as b1:
+            self.emit(tiles.copy_right, [b1], [group, 0, columns, 0])
+        a1, c, begun = self.next(image_l1), self.next(l0c), self.let(0, "begun", Axis(2, range(2)))
+        self.emit(tiles.copy_left, [a1], [group, image, 0, pixels, 0])
+        with self.loop(tiles.slices, "slice") as at:
+            a, b = self.next(l0a), self.next(l0b)
+            self.emit(tiles.load_left, [a, a1], [pixels, at])
+            self.emit(tiles.load_right, [b, b1], [columns, at])
+            self.emit(tiles.barrier, (), [begun, pixels, columns])
+            self.emit(tiles.mmad, [c, a, b], [begun, pixels, at, columns])
+            self.set(begun, 1)
+        out.write(c, task, tiles.size, tiles.output, (columns, tiles.widths))
 
 
 def test_a_program_of_ones_own_is_not_timed_by_an_inherited_signature():

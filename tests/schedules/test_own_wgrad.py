@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 
+from ascendsim.cube.movers import FillL1
 from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
@@ -12,13 +13,13 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.blocks import BlockSchedule
-from ascendsim.ops.schedules.tiles import held, tile_rings
+from ascendsim.ops.schedules.tiles import tile_rings
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.slices import Load
 from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
 from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.loops.rings import Ring
+from ascendsim.program.indices import Axis
+from ascendsim.program.nest import Nest
+from ascendsim.program.program import NestProgram
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import SPLIT, UNIFIED, assert_same_bits, call_of, run, tensors_of
 
@@ -30,33 +31,48 @@ PROBLEMS = [
 ]
 
 
+class ForgetfulNest(Nest):
+    """Nothing stays in L1: every range of pixels loads both its tiles, into the slots whose turn it is."""
+
+    def __init__(self, schedule, sizes):
+        super().__init__(schedule.profile, "forgetful")
+        cut, gemm, target = schedule.tasks, schedule.gemm, schedule.target
+        left, right, l0a, l0b, l0c = tile_rings(self, schedule.tiling, sizes, gemm.sliding.itemsize)
+        out = Writeback(self, target, sizes.m, sizes.n, 0)
+        t = WgradTiles(self, cut)
+        group, depth, part, row, column = self.task(
+            group=gemm.groups, depth=len(gemm.depths), part=cut.splits, row=t.rows, column=t.columns
+        )
+        box = t.box_of[column]
+        c, begun = self.next(l0c), self.let(0, "begun", Axis(2, [0, 1]))
+        with self.loop(t.runs[depth * cut.splits + part], "run") as run_:
+            small, big = t.small_of[run_], t.big_of[run_]
+            with self.loop(t.images_of(run_), "image") as image, self.loop(t.ranges_of(run_), "range") as at:
+                a1, b1 = self.next(left), self.next(right)
+                in_left, in_right = t.left_of[at], t.right_of[at]
+                self.emit(t.copy_small, [a1], [group, image, small, row, in_left])
+                seen = [in_right, box, *t.sizes_of(in_right, box)]
+                self.emit(t.clear, [b1], seen)
+                self.emit(t.copy_big, [b1], [group, image, big, *seen])
+                with self.loop(t.slices_of[at], "slice") as slice_:
+                    a, b = self.next(l0a), self.next(l0b)
+                    self.emit(t.load_small, [a, a1], [row, slice_])
+                    self.emit(t.load_big, [b, b1], [slice_, column])
+                    self.emit(t.barrier, (), [begun, row, column])
+                    self.emit(t.mmad, [c, a, b], [begun, row, column, t.depth_of[slice_]])
+                    self.set(begun, 1)
+        place = [group, depth, row, column] if target is gemm.output else [part, group, depth, row, column]
+        out.write(c, place, t.size, t.output, (column, t.widths), atomic=schedule.atomic)
+
+
 @dataclass(frozen=True)
 class Forgetful(Wgrad):
-    """Nothing stays in L1: every segment loads both its tiles, and no loop repeats."""
+    """The base blocks of `Wgrad`, by another nest."""
 
     name: ClassVar[str] = "forgetful"
 
-    def program(self, tasks):
-        cut, t, gemm = self.tasks, self.tiling, self.gemm
-        sizes, builder = cut.sizes(tasks), ProgramBuilder(self.profile, self.hazards)
-        left, right, l0a, l0b, l0c = tile_rings(builder, t, sizes, gemm.sliding.itemsize)
-        out = Writeback(builder, self.profile, self.target, sizes.m, sizes.n, 0)
-        tiles = WgradTiles(builder, cut)
-        for task in tasks:
-            accumulator, first = l0c.next(), True
-            for segment in cut.segments(task):
-                load, small, big = Load(task, segment), left.next(), right.next()
-                tiles.load_small(small, load)
-                tiles.load_big(big, load)
-                for at in range(0, segment.range.pixels, t.base_k):
-                    slice_ = at, min(t.base_k, segment.range.pixels - at)
-                    l0 = l0a.next(), l0b.next()
-                    tiles.multiply(accumulator, small, big, l0, load, slice_, first=first)
-                    first = False
-            find = tiles.output(apart=self.target is not gemm.output)
-            columns = task.columns.groups * gemm.sliding.c0
-            out.write(accumulator, task.rows, columns, find, task, atomic=self.atomic)
-        return builder.build()
+    def nest(self, sizes):
+        return ForgetfulNest(self, sizes)
 
 
 def planned(problem, schedule, split=1, profile=SPLIT):
@@ -91,8 +107,8 @@ def test_it_loads_a_pair_of_tiles_for_every_task_where_the_usual_nest_keeps_them
 
 def test_a_schedule_must_say_what_it_does():
     assert Schedule.__abstractmethods__ == {"tensors", "dealt", "program", "order"}
-    # A nest over base blocks adds its cut, and what emits its programs; all else follows from them.
-    assert BlockSchedule.__abstractmethods__ == {"tensors", "order", "tasks", "emitter"}
+    # A nest over base blocks adds its cut, and its loops; all else follows from them.
+    assert BlockSchedule.__abstractmethods__ == {"tensors", "order", "tasks", "nest"}
 
 
 def test_a_schedule_has_no_programs_for_cores_without_tasks():
@@ -124,13 +140,14 @@ def test_parts_without_pixels_are_told():
 
 
 def test_a_tile_is_loaded_where_no_slot_holds_it():
-    loaded = []
-    ring = Ring(ProgramBuilder(SPLIT).slots("L1", 32, "A1", 2))
-
-    def load(slot, place):
-        loaded.append((slot.name[-2], place))
-
-    slots = [held(ring, (place, None), load, place).name[-2] for place in "abacab"]
+    nest = Nest(SPLIT)
+    ring = nest.ring("L1", 32, "A1", 2)
+    [tile] = nest.task(tile=3)
+    with nest.hold(ring, tile) as slot:
+        nest.emit(lambda slot, tile: FillL1(slot, 32, (tile,)), [slot], [tile])
+    nest.emit(lambda slot: FillL1(slot, 16, ("used",)), [slot])
+    steps = NestProgram(nest, [["abc".index(name)] for name in "abacab"]).instructions
+    loads = [(step.dst.name[-2], "abc"[step.tile_shape[0]]) for step in steps if step.bytes == 32]
     # Two slots: a and b stay until c takes the older one, a's; then a takes b's, and b takes c's.
-    assert loaded == [("0", "a"), ("1", "b"), ("0", "c"), ("1", "a"), ("0", "b")]
-    assert slots == ["0", "1", "0", "0", "1", "0"]
+    assert loads == [("0", "a"), ("1", "b"), ("0", "c"), ("1", "a"), ("0", "b")]
+    assert [step.dst.name[-2] for step in steps if step.bytes == 16] == ["0", "1", "0", "0", "1", "0"]

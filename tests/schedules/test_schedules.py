@@ -15,7 +15,7 @@ from ascendsim.functional import run_kernel
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
-from ascendsim.program.builder import HAZARDS
+from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import (
     SPLIT,

@@ -13,11 +13,11 @@ from ascendsim.errors import ConfigError
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, run, tensors_of
 from tests.helpers.hazards import assert_each_class_is_missed, outcomes_of
+from tests.helpers.requests import operators_plan
 from tests.helpers.strict_memory import assert_as_declared
 from tests.schedules.test_dgrad_split import IN_TURN, ONLY_INPUT, SPLIT, counts, planned
 
@@ -121,7 +121,7 @@ def test_the_operator_takes_a_split_kernel_whole():
     # 512 channels x 4 taps of the largest phase are 2048, where float32 has segments in inner products.
     p = ConvProblem((1, 256, 40, 40), (512, 256, 3, 3), 2, 1)
     profile = load_profile("950PR_9589")
-    plan = vendor_plan(p, "grad_input", "float32", profile)
+    plan = operators_plan(p, "grad_input", "float32", profile)
     found = estimate(p, "float32", product=profile, output_mask=ONLY_INPUT).plans["grad_input"]
     assert (found.schedule, found.chosen_by) == ("dgrad_split", "product")
     assert (found.tiling.single_core_k, plan.k_segment, found.tiling.k_split) == (0, 0, 1)

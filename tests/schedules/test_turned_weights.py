@@ -42,7 +42,7 @@ TURNED = Tiling(
 
 def turns(plan=PLAN, problem=DEEP, dtype="float16", **more):
     hf32 = more.pop("hf32", False)
-    return turned_first(replace(plan, **more), Layer.of(problem, dtype, hf32=hf32))
+    return turned_first(replace(plan, **more), Layer.of(problem, "hf32" if hf32 else dtype))
 
 
 def nest_of(name):

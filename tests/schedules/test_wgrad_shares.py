@@ -9,6 +9,7 @@ from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.program.kernel import Core
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, blocks_dealt, call_of, run, tensors_of
@@ -48,7 +49,10 @@ def test_a_part_is_a_share_of_one_image():
     # Two images at one depth, each of 32 pixels in shares of 16.
     assert tasks.splits == 4
     assert [tasks.place(part)[0] for part in range(4)] == [0, 0, 1, 1]
-    assert [[s.range[1:] for s in tasks.part(0, part)] for part in range(4)] == [[(0, 16)], [(16, 16)]] * 2
+    assert [[run[1:] for _, _, run in tasks.part(0, part)] for part in range(4)] == [
+        [(0, 16)],
+        [(16, 16)],
+    ] * 2
 
 
 def test_rows_of_pixels_come_slowest_and_rows_of_the_result_fastest():
@@ -195,3 +199,28 @@ def test_a_longer_tile_of_one_operand_serves_several_of_the_other():
 def test_engines_agree_and_folded_cores_are_alike(problem):
     kernel = product_of(problem=problem)
     assert time_kernel(kernel, SPLIT).cycles == time_kernel(kernel, SPLIT, folded=False).cycles
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_shares_reduce_is_what_their_segments_are(problem):
+    cut = planned(problem=problem).schedule("grad_weight").tasks
+    rows, counts = cut.reductions
+    # The usual cut reads them off the segments of each part, one after the other.
+    listed = WgradTasks.reductions.function(cut)
+    assert rows.tolist() == listed[0].tolist()
+    assert counts.tolist() == listed[1].tolist()
+    shapes, usual = cut._part_shapes.ravel().tolist(), WgradTasks._part_shapes.function(cut).ravel().tolist()
+    assert [shapes.index(shape) for shape in shapes] == [usual.index(shape) for shape in usual]
+    assert cut.count == len(cut.tasks) == len(set(cut.tasks))
+    reducing = [
+        cut.reduces(depth, part) for depth in range(len(shapes) // cut.splits) for part in range(cut.splits)
+    ]
+    assert reducing == [count > 0 for count in counts]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_shares_deal_each_base_block_once(problem):
+    schedule = planned(problem=problem).schedule("grad_weight")
+    made = [task for tasks in schedule.dealt() for task in tasks]
+    assert len(made) == len(set(made))
+    assert set(made) == set(schedule.tasks.tasks)

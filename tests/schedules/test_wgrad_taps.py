@@ -19,12 +19,11 @@ from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import sources
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, steps_of, tensors_of
 from tests.helpers.hazards import assert_each_class_is_missed, outcomes_of
-from tests.helpers.nests import assert_unrolled_alike
+from tests.helpers.requests import chosen_plan
 from tests.helpers.strict_memory import assert_as_declared
 from tests.helpers.toy_profiles import toy_split, toy_unified
 
@@ -168,16 +167,6 @@ def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(name):
     assert_as_declared(planned(name, "rows", 4), tensors_of(PROBLEMS[name]), ONLY_WEIGHT)
 
 
-@pytest.mark.parametrize("strip", [0, 4])
-@pytest.mark.parametrize("name", ["3x3", "wide steps", "far apart", "depth"])
-def test_programs_are_those_without_loops(name, strip, monkeypatch):
-    def programs():
-        schedule = planned(name, "rows", strip).schedule("grad_weight")
-        return [schedule.program(tasks) for tasks in schedule.dealt()]
-
-    assert_unrolled_alike(programs, monkeypatch)
-
-
 def test_a_missing_class_of_waits_is_found():
     call, tensors = planned("3x3"), tensors_of(PROBLEMS["3x3"], data="integers")
     assert_each_class_is_missed(partial(outcomes_of, call, tensors, gradient="grad_weight"))
@@ -202,7 +191,7 @@ def test_what_it_cannot_do_is_refused(changes, why):
 @pytest.mark.parametrize(("stride", "nest"), [(63, "wgrad_stream"), (64, "wgrad_taps")])
 def test_the_product_takes_it_for_steps_beyond_load3d(stride, nest):
     layer = ConvProblem((2, 32, 200, 9), (48, 32, 3, 3), (stride, 1), 1)
-    plan = choose_tiling(layer, "grad_weight", "float16", load_profile("950PR_9589"))
+    plan = chosen_plan(layer, "grad_weight", "float16", load_profile("950PR_9589"))
     assert (plan.schedule, plan.tiling.tap_loop, plan.instead) == (nest, "khkw" * (stride > 63), "")
 
 

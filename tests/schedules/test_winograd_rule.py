@@ -9,20 +9,20 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.aclnn.operators import asked_by_operator
 from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.tiling.choose import choose_tiling
 from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd
 from ascendsim.ops.tiling.vendor.layer import Layer, Layouts
-from ascendsim.ops.tiling.vendor.operators import plan_of_layer, vendor_plan
+from ascendsim.ops.tiling.vendor.operators import plan_of_layer
 from ascendsim.workloads.loader import load_workload, workload_names
 from tests.helpers.conv_cases import call_of
+from tests.helpers.requests import chosen_plan, operators_plan
 from tests.helpers.vendor_tilings import layer_of, machine_of, records
 
 PR = load_profile("950PR_9589")
 WIDE = ConvProblem((1, 256, 16, 16), (256, 256, 3, 3), 1, 1)
 
 
-def taken(problem, dtype="float32", **options):
-    return takes_winograd(Layer.of(problem, dtype, **options))
+def taken(problem, dtype="float32", *, hf32=False, **options):
+    return takes_winograd(Layer.of(problem, "hf32" if hf32 else dtype, **options))
 
 
 @pytest.mark.parametrize(
@@ -68,33 +68,33 @@ def test_a_large_batch_of_tiles_is_left_to_the_direct_sum():
 
 def test_blocks_are_dealt_in_turn_and_those_of_the_last_round_are_cut():
     # 4 x 4 blocks on 32 cores, so 2 parts of each; 8 x 8 tiles are 2 clusters, one for each part.
-    found = vendor_plan(WIDE, "grad_weight", "float32", PR)
+    found = operators_plan(WIDE, "grad_weight", "float32", PR)
     assert (found.strategy, found.base_m, found.base_n, found.base_k) == ("winograd", 64, 64, 32)
     assert (found.tasks, found.used_cores, found.mapping) == (16, 32, "interleaved")
     assert (found.stream_ways, found.stream_axis) == (2, "clusters")
     # 4 x 6 blocks are more than half of the cores, 8 x 8 fill two rounds, 4 x 10 leave 8: 4 parts each.
     for channels, ways in ((384, 1), (512, 1), (640, 4)):
         wider = ConvProblem((32, channels, 16, 16), (256 if channels != 512 else 512, channels, 3, 3), 1, 1)
-        assert vendor_plan(wider, "grad_weight", "float32", PR).stream_ways == ways
+        assert operators_plan(wider, "grad_weight", "float32", PR).stream_ways == ways
 
 
 def test_no_more_parts_than_clusters():
     # 7 x 7 pixels are one cluster an image; 16 blocks would have two parts, and there is one image.
     small = replace(WIDE, input=(1, 256, 7, 7))
-    assert vendor_plan(small, "grad_weight", "float32", PR).stream_ways == 1
-    assert vendor_plan(replace(small, input=(2, 256, 7, 7)), "grad_weight", "float32", PR).stream_ways == 2
+    assert operators_plan(small, "grad_weight", "float32", PR).stream_ways == 1
+    assert operators_plan(replace(small, input=(2, 256, 7, 7)), "grad_weight", "float32", PR).stream_ways == 2
 
 
 @pytest.mark.parametrize(("buffer", "size"), [("L0C", 131072), ("L1", 131072)])
 def test_a_machine_that_does_not_hold_its_blocks_takes_the_direct_sum(buffer, size):
     small = load_profile("950PR_9589", {f"buffers.{buffer}.capacity_bytes": size})
-    assert vendor_plan(WIDE, "grad_weight", "float32", small).strategy == "stream_k"
+    assert operators_plan(WIDE, "grad_weight", "float32", small).strategy == "stream_k"
 
 
 def test_a_machine_with_half_of_l1_has_one_copy_of_each_operand():
     # 16 points x 32 tiles x 64 channels of 4 bytes are 128 KiB.
     half = load_profile("950PR_9589", {"buffers.L1.capacity_bytes": 262144})
-    found = vendor_plan(WIDE, "grad_weight", "float32", half)
+    found = operators_plan(WIDE, "grad_weight", "float32", half)
     assert (found.al1_buffers, found.bl1_buffers) == (1, 1)
     options = {"product": half, "output_mask": (False, True, False)}
     assert estimate(WIDE, "float32", **options).cycles > 0
@@ -174,7 +174,7 @@ def test_a_part_of_a_plan_is_filled_in_by_the_nest_that_knows_it(given, schedule
 def test_another_nest_takes_no_sizes_of_winograd(name):
     options = {"product": "950PR_9589", "output_mask": (False, True, False)}
     found = estimate(WIDE, "float32", schedule=name, **options).plans["grad_weight"]
-    direct = vendor_plan(WIDE, "grad_weight", "float32", PR, by_winograd=False)
+    direct = operators_plan(WIDE, "grad_weight", "float32", PR, by_winograd=False)
     assert direct.strategy == "stream_k"
     assert found.schedule == name
     # Columns are (channel, tap) there, and no channels at 16 points.
@@ -196,7 +196,7 @@ def test_winograd_takes_no_sizes_of_another_nest():
 
 def test_every_float32_grad_weight_of_the_networks_runs_under_the_operators_plan():
     plans = [
-        choose_tiling(ConvProblem(**layer.problem_options(batch)), "grad_weight", "float32", PR)
+        chosen_plan(ConvProblem(**layer.problem_options(batch)), "grad_weight", "float32", PR)
         for name in workload_names()
         for layer in load_workload(name).layers
         for batch in (1, 32)

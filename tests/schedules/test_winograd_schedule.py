@@ -12,17 +12,17 @@ from ascendsim.functional import run_kernel
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.schedules.winograd import points, program
+from ascendsim.timing.kernel import measure_kernel
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, tensors_of
 from tests.helpers.hazards import assert_each_class_is_missed
-from tests.helpers.nests import Unrolling, plain
 from tests.helpers.winograd_cases import (
     CASES,
     FOUR,
     NAMES,
     ONLY_WEIGHT,
     PARTS,
+    PR,
     PROBLEMS,
     STREAMED,
     inputs_of,
@@ -123,26 +123,61 @@ def test_engines_agree_and_folded_cores_are_alike(problem, tiling, profile):
         assert folded.cycles == time_kernel(kernel, profile, folded=False, l2_start=start).cycles
 
 
-@pytest.mark.parametrize(("problem", "tiling", "profile"), [CASES[0], CASES[-4]], ids=["whole", "parts"])
-def test_programs_are_those_without_loops(problem, tiling, profile, monkeypatch):
-    def programs():
-        phases = kernel_of(problem, tiling, profile).phases[2:4]
-        return [work.build() for phase in phases for work in phase.work]
+def test_a_core_takes_clusters_at_all_points_and_then_columns():
+    # 3 groups of rows and 5 of columns in blocks of two; blocks 0 to 3 on cores 0 to 3, then block 4 in parts
+    # on cores 0 and 1. So core 1 has rows 0 and 1, then row 2, of columns 2 and 3 each time; of the part the
+    # last 3 of 6 clusters. The lower of an image's two begins at row 8, and reads one row before that.
+    whole = [(image, cluster) for image in range(3) for cluster in range(2)]
+    due, turn = [], 0
+    for rows, clusters, part in ((slice(0, 2), whole, ()), (slice(2, 3), whole[3:], (1,))):
+        for image, cluster in clusters:
+            read = (0, image, 0, slice(2, 4), slice(7 * cluster, 9), slice(0, 11), slice(None))
+            due += [
+                ("MTE2", "CopyGmToL1", (image, cluster, rows)),
+                (f"AIV{turn}.MTE2", "CopyGmToUb", read),
+                (f"AIV{turn}.V", "ToPoints", None),
+                (f"AIV{turn}.MTE3", "CopyUbToL1", None),
+            ]
+            turn = 1 - turn
+            for point in range(16):
+                due += [("MTE1", "LoadL0A", None), ("MTE1", "LoadL0B", None)]
+                due.append(("M", "Mmad", (f"sums at {point}", (image, cluster) == clusters[0])))
+        for column in (2, 3):
+            due += [("FIX", "CopyL0cToUb", f"sums at {point}") for point in range(16)]
+            place = *part, 0, 0, slice(8 * rows.start, 8 * rows.stop), slice(72 * column, 72 * column + 72)
+            due += [(f"AIV{column % 2}.V", "ToTaps", None), (f"AIV{column % 2}.MTE3", "CopyUbToGm", place)]
+    made = kernel_of(STREAMED, PARTS, FOUR).phases[3].work[1].build()
+    found = zip(made.pipes, made.instructions, strict=True)
+    assert [(pipe, type(step).__name__, told_of(step)) for pipe, step in found] == due
 
-    shared = programs()
-    monkeypatch.setattr(program, "ProgramBuilder", Unrolling)
-    monkeypatch.setattr(points, "ProgramBuilder", Unrolling)
-    for one, other in zip(shared, programs(), strict=True):
-        assert plain(one) == plain(other)
+
+def told_of(step):
+    """What an instruction moves of global memory, multiplies into, or brings out of L0C."""
+    if type(step).__name__ == "Mmad":
+        return step.dst.name, step.first
+    if type(step).__name__ == "CopyL0cToUb":
+        return step.src.name
+    return step.gm and step.gm.index
 
 
-def test_alike_clusters_share_their_code():
-    # 64 images of one cluster each. Rings of two copies on two vector cores come round after four clusters;
-    # the first ones find rings that nothing has used. And the way out.
-    found = kernel_of(ConvProblem((64, 16, 7, 7), (16, 16, 3, 3), 1, 1)).phases[3].work[0].build()
-    units = {id(step.unit) for step in found.steps}
-    assert len(units) <= 8
-    assert len(found.instructions) > 64 * 50
+def test_a_vector_core_without_a_turn_takes_no_part():
+    # One cluster and one group of columns: both are the first one's.
+    kernel = kernel_of(ConvProblem((1, 8, 7, 7), (8, 8, 3, 3), 1, 1))
+    [work] = kernel.phases[3].work
+    assert work.build().cores == 2
+    assert len(time_kernel(kernel, PR, l2_start="cold").phases[3].cores) == 1
+    times = measure_kernel(kernel, PR, l2_start="cold")
+    assert [core for one in times.phases[3].cores for core in one.cores] == list(work.cores[:2])
+
+
+def test_images_are_a_loop_that_costs_no_memory():
+    def sizes(images):
+        problem = ConvProblem((images, 16, 7, 7), (16, 16, 3, 3), 1, 1)
+        made = kernel_of(problem).phases[3].work[0].build()
+        return made.nest.code.code.size, made.nest.code.data.size, len(made.nest.forms), len(made.tasks)
+
+    # Equal tables stand once, as that of one image and one cluster would.
+    assert sizes(64) == sizes(3)
 
 
 def test_a_pickled_kernel_takes_the_same_cycles():

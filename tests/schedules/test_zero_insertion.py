@@ -16,10 +16,11 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.schedules.zero_insertion import ZeroInsertion, pieces
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.instruction import Cost
 from ascendsim.program.memory import CoreMemory
+from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import NestProgram
 from ascendsim.vector.instructions import CopyGmToUb, Fill
 from ascendsim.vector.zero_insertion import CopyUbToL1, SpreadPixels
 from tests.helpers.toy_profiles import toy_unified
@@ -94,52 +95,52 @@ def test_a_piece_is_as_many_whole_channel_groups_as_fit():
 @given(tile=tiles)
 @settings(deadline=None)
 def test_a_tile_is_the_one_that_a_strided_copy_makes(tile):
-    shape = tile.window.channels, tile.rows.stop, tile.cols.stop, C0
+    shape = 1, 1, 1, tile.window.channels, tile.rows.stop, tile.cols.stop, C0
     image = GmTensor("image", shape, "float16", 2)
     values = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
     plain, through_ub = memory(image=values), memory(image=values)
     FillL1(L1, tile.l1_bytes, tile.window.tile_shape).execute(plain)
-    whole = Gm(image, (slice(None), tile.rows, tile.cols))
+    whole = Gm(image, (0, 0, 0, slice(None), tile.rows, tile.cols))
     CopyGmToL1(L1, whole, 0, (), tile.window, tile.placement).execute(plain)
 
-    builder = ProgramBuilder(TOY)
-    slot = builder.ring("L1", tile.l1_bytes, "tile").next()
-    insertion = ZeroInsertion(builder)
-    insertion.load(slot, tile, image, lambda piece: (
-        slice(piece.channels.start, piece.channels.stop),
-        slice(piece.source_rows.start, piece.source_rows.stop),
-        slice(piece.source_cols.start, piece.source_cols.stop),
-    ))  # fmt: skip
-    program = builder.build()
+    program, slot = through(tile, image)
     for instruction in program.instructions:
         instruction.execute(through_ub)
     np.testing.assert_array_equal(through_ub.tile(slot), plain.tile(L1))
 
 
+def through(tile, image):
+    """The program that brings tiles through UB, of which one is told, and the slot where it arrives."""
+    nest = Nest(TOY)
+    nest.task(own=1)
+    [slot] = nest.slots("L1", 8192, "tile")
+    whole = slice(0, tile.window.channels)
+    # The only one of its images, pixels and boxes of taps; no index before it tells it.
+    at = [nest.let(0, name) for name in ("group", "image", "depth", "pixels", "box")]
+    ZeroInsertion(nest).load(slot, image, at, lambda pixels, box: tile, [whole])  # noqa: ARG005 - there is one
+    return NestProgram(nest, np.zeros((1, 1))), slot
+
+
 def test_pieces_take_half_of_ub_and_leave_the_other_half_to_results():
     # 4096 bytes: an eighth is 512, and there are two pieces and two of pixels.
-    builder = ProgramBuilder(TOY)
-    ZeroInsertion(builder)
-    assert builder.room("UB") == 2048
+    nest = Nest(TOY)
+    ZeroInsertion(nest)
+    assert nest.room("UB") == 2048
+
+
+IMAGE = GmTensor("image", (1, 1, 1, 3, 2, 2, C0), "float16", 2)
 
 
 def test_a_tile_goes_from_pipe_to_pipe():
-    builder = ProgramBuilder(TOY)
-    slot = builder.ring("L1", 4096, "tile").next()
-    image = GmTensor("image", (1, 2, 2, C0), "float16", 2)
-    tile = tile_of(1, (2, 2), (2, 2), (0, 0), (0, 0))
-    ZeroInsertion(builder).load(slot, tile, image, lambda piece: (slice(None),))  # noqa: ARG005 - all of it
-    kinds = [(type(i), i.pipe) for i in builder.build().instructions]
+    program, _ = through(tile_of(1, (2, 2), (2, 2), (0, 0), (0, 0)), IMAGE)
+    kinds = [(type(i), i.pipe) for i in program.instructions]
     assert kinds == [(Fill, "V"), (CopyGmToUb, "MTE2"), (SpreadPixels, "V"), (CopyUbToL1, "MTE3")]
 
 
 def moved(tile):
-    """Return kind and bytes of the instructions of a tile, of which one piece goes through UB."""
-    builder = ProgramBuilder(TOY)
-    slot = builder.ring("L1", 4096, "tile").next()
-    image = GmTensor("image", (3, 1, 2, C0), "float16", 2)
-    ZeroInsertion(builder).load(slot, tile, image, lambda piece: (slice(None),))  # noqa: ARG005 - all of it
-    return [(type(i), i.bytes) for i in builder.build().instructions if not isinstance(i, SpreadPixels)]
+    """Return kind and bytes of the instructions of a tile."""
+    program, _ = through(tile, IMAGE)
+    return [(type(i), i.bytes) for i in program.instructions if not isinstance(i, SpreadPixels)]
 
 
 def test_a_tile_moves_the_pixels_that_it_takes_and_all_that_it_has():
@@ -148,10 +149,21 @@ def test_a_tile_moves_the_pixels_that_it_takes_and_all_that_it_has():
     assert moved(tile) == [(Fill, 480), (CopyGmToUb, 192), (CopyUbToL1, 480)]
 
 
-@pytest.mark.parametrize("none", ["rows", "cols"])
-def test_a_tile_without_a_pixel_of_the_image_is_zeros_that_nobody_reads(none):
-    tile = tile_of(3, (1, 2), (1, 3), (0, 0), (0, 1))._replace(**{none: None})
-    assert moved(tile) == [(Fill, 480), (CopyUbToL1, 480)]
+def test_a_piece_without_a_pixel_of_the_image_is_zeros():
+    # 512 bytes a piece hold two rows of 8 pixels. Row 0 has the first row of the image, row 4 the second:
+    # the piece of rows 2 and 3 has none.
+    tile = tile_of(1, (2, 2), (4, 7), (0, 0), (0, 0))
+    assert moved(tile) == [
+        *[(Fill, 512), (CopyGmToUb, 64), (CopyUbToL1, 512)],
+        *[(Fill, 512), (CopyUbToL1, 512)],
+        *[(Fill, 256), (CopyGmToUb, 64), (CopyUbToL1, 256)],
+    ]
+
+
+def test_a_tile_without_a_pixel_of_the_image_has_no_pieces():
+    # It is cleared in L1.
+    tile = tile_of(3, (1, 2), (1, 3), (0, 0), (0, 1))._replace(rows=None, cols=None)
+    assert moved(tile) == []
 
 
 # --- instructions

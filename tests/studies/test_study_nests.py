@@ -7,7 +7,7 @@ import pytest
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.ops.tiling.entries.entry import Entry, entry_values
 from ascendsim.ops.tiling.entries.layers import layer_of
-from ascendsim.ops.tiling.given import plans_of
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.engine.store import Store
 from ascendsim.studies.tuning.export import top
@@ -15,6 +15,7 @@ from ascendsim.studies.tuning.operators import OperatorTilings
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner
+from tests.helpers.requests import plans_of
 from tests.helpers.vendor_tilings import GRADIENTS, overrides_of, problem_of, records
 
 LAYER = ConvProblem((2, 64, 14, 14), (64, 64, 3, 3), padding=1)
@@ -24,7 +25,7 @@ PROFILE = load_profile(PRODUCT)
 
 
 def tilings(gradient, problem=LAYER):
-    return OperatorTilings(problem, gradient, "float16", PROFILE)
+    return OperatorTilings(PlanRequest(problem, gradient, "float16", PROFILE))
 
 
 def tuner(gradient="grad_weight", product=PRODUCT, **options):
@@ -68,7 +69,7 @@ def test_a_step_makes_blocks_for_more_cores_and_slices_longer_at_once():
     # 8 images of 3 x 3 x 3: 24 planes times 768 channels. In blocks of 384 the busiest of 28 cores makes two,
     # as many columns as eight of 96, of which it makes seven; halves of 384 are four of 192: no less.
     deep = ConvProblem((8, 768, 3, 3, 3), (768, 768, 3, 3, 3), padding=1)
-    own = OperatorTilings(deep, "grad_input", "float16", PROFILE)
+    own = OperatorTilings(PlanRequest(deep, "grad_input", "float16", PROFILE))
     start = own.starts()[0].tiling
     found = [plan.tiling for plan in own.neighbours(own.starts()[0])]
     for part in (2, 4, 8):
@@ -79,7 +80,7 @@ def test_a_step_makes_blocks_for_more_cores_and_slices_longer_at_once():
 def test_a_step_makes_both_sides_three_quarters():
     # 768 rows and 3072 columns of an entry tuned by hand: blocks of 192 on either side, not of 256.
     deep = ConvProblem((8, 384, 6, 6, 6), (768, 384, 2, 2, 2), stride=2)
-    own = OperatorTilings(deep, "grad_weight", "float16", PROFILE)
+    own = OperatorTilings(PlanRequest(deep, "grad_weight", "float16", PROFILE))
     start = own.starts()[0]
     quarters = start.tiling.base_m * 3 // 4, start.tiling.base_n * 3 // 4
     found = {(plan.tiling.base_m, plan.tiling.base_n) for plan in own.neighbours(start)}

@@ -7,6 +7,7 @@ import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, legal_tilings, load_profile, read_plans
 from ascendsim.errors import ConfigError
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.report.studies.tiling import (
     notes,
     plan_text,
@@ -53,7 +54,7 @@ def found(request):
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_every_neighbour_is_legal_and_another_plan(gradient):
-    tilings = Tilings(LAYER, gradient, "float16", PROFILE)
+    tilings = Tilings(PlanRequest(LAYER, gradient, "float16", PROFILE))
     legal = legal_tilings(LAYER, gradient, PROFILE)
     mask = (gradient == "grad_input", gradient == "grad_weight", False)
     plan = estimate(LAYER, product=PROFILE, output_mask=mask, tiling="search").plans[gradient]
@@ -68,7 +69,7 @@ def test_a_neighbour_orders_the_same_tasks_otherwise_where_a_nest_does():
     # `dgrad_columns_outer` is `dgrad` with its tasks sorted by columns; nests of shares obey other fields.
     assert nests_of("dgrad") == ("dgrad", "dgrad_columns_outer")
     assert nests_of("wgrad") == ("wgrad",)
-    tilings = Tilings(LAYER, "grad_input", "float16", PROFILE)
+    tilings = Tilings(PlanRequest(LAYER, "grad_input", "float16", PROFILE))
     mask = (True, False, False)
     plan = estimate(LAYER, product=PROFILE, output_mask=mask, tiling="search").plans["grad_input"]
     assert plan.schedule == "dgrad"
@@ -80,7 +81,7 @@ def test_a_neighbour_orders_the_same_tasks_otherwise_where_a_nest_does():
 
 
 def test_wishes_that_mean_the_same_are_one_plan():
-    tilings = Tilings(LAYER, "grad_input", "float16", PROFILE)
+    tilings = Tilings(PlanRequest(LAYER, "grad_input", "float16", PROFILE))
     # A reduction of 9 taps x 64 channels = 576 in all: a tile of 10,000 holds what one of 576 holds.
     base = Wish.of(Tiling(64, 64, 64))
     long, longer = (replace(base, reduction_a=length, reduction_b=length) for length in (576, 10_000))
@@ -88,7 +89,7 @@ def test_wishes_that_mean_the_same_are_one_plan():
 
 
 def test_what_is_no_base_block_is_no_plan():
-    tilings = Tilings(LAYER, "grad_input", "float16", PROFILE)
+    tilings = Tilings(PlanRequest(LAYER, "grad_input", "float16", PROFILE))
     assert tilings.plan(Wish.of(Tiling(65, 64, 64))) is None
     # L0C holds 128 KiB; 1024 x 64 sums of float32 take 256.
     assert tilings.plan(Wish.of(Tiling(1024, 64, 64))) is None
@@ -211,7 +212,7 @@ def test_two_processes_find_what_one_finds():
 def test_a_plan_that_is_too_slow_under_one_start_is_not_timed_under_the_next():
     made = tuner()
     usual = made.chosen("product")
-    plans = neighbours(usual.plan, Tilings(LAYER, "grad_weight", "float16", PROFILE))[:6]
+    plans = neighbours(usual.plan, Tilings(PlanRequest(LAYER, "grad_weight", "float16", PROFILE)))[:6]
     made.try_all(plans, "steps", 0.5)
     # Nothing takes less than half a microsecond, which only the launch takes: one start says enough of each.
     assert {len(made.trials[plan].times_us) for plan in plans} <= {0, 1}
@@ -220,7 +221,9 @@ def test_a_plan_that_is_too_slow_under_one_start_is_not_timed_under_the_next():
 
 def test_a_plan_stops_above_the_score_to_beat_and_only_then():
     free = tuner()
-    plans = neighbours(free.chosen("product").plan, Tilings(LAYER, "grad_weight", "float16", PROFILE))[:8]
+    plans = neighbours(
+        free.chosen("product").plan, Tilings(PlanRequest(LAYER, "grad_weight", "float16", PROFILE))
+    )[:8]
     free.try_all(plans, "steps", float("inf"))
     middle = sorted(map(free.score, free.trials.values()))[3]
     # Launches count in a score and stop nothing, so that a plan a little slower is timed to its end.
@@ -238,7 +241,7 @@ def test_a_plan_stops_above_the_score_to_beat_and_only_then():
 
 
 def test_neither_a_mean_nor_a_chain_stops():
-    tilings = Tilings(LAYER, "grad_weight", "float16", PROFILE)
+    tilings = Tilings(PlanRequest(LAYER, "grad_weight", "float16", PROFILE))
     for options in ({"score": "mean"}, {"starts": ("chained",)}):
         made = tuner(**options)
         usual = made.chosen("product")
@@ -285,7 +288,9 @@ def test_optuna_is_told_what_a_plan_that_was_not_timed_to_its_end_does_not_beat(
 
 def test_a_plan_that_stops_or_is_bounded_keeps_the_score_that_it_does_not_beat():
     free = tuner()
-    plans = neighbours(free.chosen("product").plan, Tilings(LAYER, "grad_weight", "float16", PROFILE))[:8]
+    plans = neighbours(
+        free.chosen("product").plan, Tilings(PlanRequest(LAYER, "grad_weight", "float16", PROFILE))
+    )[:8]
     free.try_all(plans, "steps", float("inf"))
     made = tuner()
     made.chosen("product")

@@ -4,6 +4,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, legal_tilings, load_profile
 from ascendsim.ops.tiling.bounds import least_time
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.workloads.loader import load_workload
 
 GRADIENTS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
@@ -28,7 +29,9 @@ def test_one_fractal_by_hand():
     # four rows: 2 cycles, and one for each row, beside 2 + 6 of the load and its command. Weights: 512 bytes
     # at 128 a cycle and 11 to turn the block, beside one of the load. All that is on MTE1.
     profile = load_profile("910B2")
-    bound = least_time(ConvProblem((1, 16, 4, 4), (16, 16, 1, 1)), "grad_input", "float16", profile)
+    bound = least_time(
+        PlanRequest(ConvProblem((1, 16, 4, 4), (16, 16, 1, 1)), "grad_input", "float16", profile)
+    )
     cycles = profile.scalar.start_cycles + (2 + 4 + 2 + 6) + (4 + 11 + 1)
     assert bound.pipe == "MTE1"
     assert bound.time_us == pytest.approx(profile.launch_us(1) + cycles / profile.clock.cube_mhz)
@@ -36,7 +39,9 @@ def test_one_fractal_by_hand():
 
 def test_where_l2_is_slow_the_operands_are_the_bound():
     profile = load_profile("910B2", {"links.l2_read.nominal_tb_per_s": 0.1})
-    bound = least_time(ConvProblem((64, 16, 56, 56), (16, 16, 1, 1)), "grad_weight", "float16", profile)
+    bound = least_time(
+        PlanRequest(ConvProblem((64, 16, 56, 56), (16, 16, 1, 1)), "grad_weight", "float16", profile)
+    )
     assert bound.pipe == "MTE2"
     # Both activations, 3136 pixels x 16 channels x 2 bytes an image; launched on as few cores as keep up.
     link = profile.links["l2_read"].total_bytes_per_cycle
@@ -54,7 +59,7 @@ def test_where_l2_is_slow_the_operands_are_the_bound():
 def test_no_legal_tiling_is_faster_than_the_bound(layer, product, gradient):
     problem = LAYERS[layer]
     profile = load_profile(product)
-    bound = least_time(problem, gradient, "float16", profile)
+    bound = least_time(PlanRequest(problem, gradient, "float16", profile))
     legal = legal_tilings(problem, gradient, profile)
     times = [time_of(problem, gradient, product, tiling) for tiling in legal.sample(4, seed=2)]
     times += [time_of(problem, gradient, product, "search")]
@@ -65,7 +70,7 @@ def test_no_legal_tiling_is_faster_than_the_bound(layer, product, gradient):
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_the_products_own_plan_is_no_faster_either(name, gradient):
     problem = ConvProblem(**load_workload("resnet50").layer(name).problem_options(32))
-    bound = least_time(problem, gradient, "float16", load_profile("910B2"))
+    bound = least_time(PlanRequest(problem, gradient, "float16", load_profile("910B2")))
     usual = time_of(problem, gradient, "910B2", "product")
     # Nor is it so far below that it says nothing.
     assert usual / 4 < bound.time_us <= usual

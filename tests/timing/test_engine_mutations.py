@@ -11,7 +11,9 @@ TESTS = "test_engine_rules"
 FAST = "timing/fast/"
 
 CORES = [
-    Mutation("cores", "m[c + f.TIMES] -= 1", "m[c + f.TIMES] -= 2"),
+    Mutation(
+        "cores", "m[c + f.AT], m[c + f.LAST_AT] = first, last", "m[c + f.AT], m[c + f.LAST_AT] = first, first"
+    ),
     Mutation("cores", "free = max(m[p + f.LANDED], m[entry + f.LAST])", "free = m[p + f.LANDED]"),
     Mutation(
         "cores",
@@ -19,15 +21,17 @@ CORES = [
         "late = 0",
     ),
     Mutation(
-        "cores", "return ready(m, core, pipe, row, entry, m[row + f.TRAILS]) and begin(", "return begin("
+        "cores",
+        "return ready(m, core, pipe, row, named, entry, m[row + f.TRAILS]) and begin(",
+        "return begin(",
     ),
     Mutation(
         "cores",
-        "began = behind(m, core, pipe, row, begun, entry)",
-        "behind(m, core, pipe, row, begun, entry)",
+        "began = behind(m, core, pipe, row, named, begun, entry)",
+        "behind(m, core, pipe, row, named, begun, entry)",
     ),
     Mutation("cores", "max(free, m[entry + f.LAST]), late)", "free, late)"),
-    Mutation("cores", "if not ready(m, core, pipe, row, entry, 0):", "if False:"),
+    Mutation("cores", "if not ready(m, core, pipe, row, named, entry, 0):", "if False:"),
     Mutation("cores", "== f.TRAILING:", "== f.FLYING:"),
     Mutation("cores", "woken, pipe = m[c + f.WOKEN], 0", "woken, pipe = m[c + f.WOKEN] & 1, 0"),
     Mutation("cores", "time = before + m[f.ISSUE_CYCLES]", "time = before"),
@@ -79,7 +83,7 @@ PIPES = [
     Mutation("pipes", "m[w + f.READERS] |= 1 << pipe", "m[w + f.READERS] = 1 << pipe"),
     Mutation("pipes", "began = max(began, m[w + f.W_LEAD])", "began = m[w + f.W_LEAD]"),
     Mutation("pipes", "m[w + f.W_DONE] + piece)", "m[w + f.W_DONE])"),
-    Mutation("pipes", " or outdone(m, core, row, other, on):", ":"),
+    Mutation("pipes", " or outdone(m, core, row, named, other, on):", ":"),
 ]
 FLOWS = [
     Mutation("pipes", "* f.FLIGHT + f.F_BEGIN] < begin:", "* f.FLIGHT + f.F_BEGIN] > begin:"),
@@ -117,47 +121,59 @@ FLOWS = [
 ]
 TABLES = [
     Mutation("engine", "if dirty >> link & 1:", "if dirty & 1:"),
-    Mutation("tables", "table[:, f.FREE] = table[:, f.VISIBLE]", "table[:, f.VISIBLE]"),
+    Mutation("phase", "table[:, f.FREE] = table[:, f.VISIBLE]", "table[:, f.VISIBLE]"),
     Mutation("phase", "f.VISIBLE].max(axis=2)", "f.FREE].max(axis=2)"),
-    Mutation("tables", "moved += len(run.outcomes)", "pass"),
-    Mutation("tables", "slots += len(run.program.slots)", "pass"),
+    Mutation("phase", "moved += len(run.outcomes)", "pass"),
+    Mutation("phase", "slots += len(run.program.slots)", "pass"),
     Mutation("moving", "in_pairs=paired or vectors > 2", "in_pairs=paired or vectors > 1"),
     Mutation("moving", "return asked <= total", "return True"),
     Mutation("moving", "if used & (used - 1):", "if False:"),
     Mutation("moving", "asked += cores * max(", "asked += max("),
-    Mutation("moving", "if all(len(run.program.sizes) == 1 for run in runs):", "if True:", "test_handover"),
+    Mutation("moving", "if all(run.program.cores == 1 for run in runs):", "if True:", "test_handover"),
     Mutation("moving", "lasts = max([-(-flow.size", "lasts = min([-(-flow.size"),
     Mutation("moving", "wide.issuperset(links)", "wide.intersection(links)"),
     Mutation("cores", "free, late = free + m[transfer + f.LASTS],", "free, late = free,"),
     Mutation("cores", "m[transfer + f.LASTS], m[transfer + f.LINK_LATENCY]", "m[transfer + f.LASTS], 0"),
-    Mutation("tables", '= code["code"][:, f.TRAILS].any()', "= 0"),
-    Mutation("tables", "[len(run.cores) for run in runs]", "[1 for run in runs]"),
-    Mutation("tables", "= table[:, f.VISIBLE] = begin", "= begin"),
-    Mutation("kernel", '"S": size * issue_cycles', '"S": 0'),
+    Mutation("phase", "= forms[:, f.TRAILS].any()", "= 0"),
+    Mutation("phase", "room += CHUNK", "pass", "test_nest"),
+    Mutation("phase", "[len(run.cores) for run in runs]", "[1 for run in runs]"),
+    Mutation("phase", "= table[:, f.VISIBLE] = begin", "= begin"),
+    Mutation("kernel", "for pipe in own]) * issue_cycles", "for pipe in own]) * 0"),
     Mutation("kernel", "(at, pipe // len(PIPES))", "(at, 0)", "test_handover"),
-    Mutation("kernel", "if pipe // len(PIPES) == core:", "if True:", "test_handover"),
-    Mutation("lanes", "asked is None or name in asked for", "asked is None for"),
+    Mutation("kernel", "for pipe in own if issued[at][pipe]}", "for pipe in own}"),
+    Mutation("programs", "asked is None or name in asked for", "asked is None for", "test_slices_asked"),
     Mutation("kernel", "now += profile.sync.barrier_cycles", "pass"),
-    Mutation("code", "code[1:, f.FIRST_USE] = ends[:-1]", "pass"),
-    Mutation("code", "self._ends.extend([begin + end for", "self._ends.extend([end for"),
-    Mutation("lanes", "laps[slices] + moves[slices] * by", "laps[slices]"),
-    Mutation("lanes", "made += moves[slices][laid.at] * laid.shifts", "pass"),
-    Mutation("lanes", "laps[told] + keys.laps[at] + shifts[steps]", "laps[told] + shifts[steps]"),
-    Mutation("lanes", "moved(task, -lap) if lap else task", "task"),
-    Mutation("laid", "begin += len(program.steps)", "pass"),
-    Mutation("layouts", "[lap + by for by in part.shifts()", "[lap for by in part.shifts()"),
-    Mutation("layouts", "laps.append(lap + step.shift + by)", "laps.append(by)"),
-    Mutation("layouts", "own[at] if at >= 0 else TASK", "place_in(place, nest.places)", "test_nests"),
-    Mutation("layouts", "setdefault((outer == TASK, rest),", "setdefault(outer == TASK,"),
-    Mutation("lanes", "(numbers[slices] * most + by)[laid.at]", "numbers[slices][laid.at]"),
-    Mutation("lanes", "type(index[axis]) is Lap, None", "True, None"),
+    Mutation("forms", "<< 32 | behind << 1 | written", "<< 32 | written", "test_nest"),
+    Mutation("forms", "operand * SLOT_BITS << 32 |", "", "test_nest"),
+    Mutation(
+        "forms", "self._pipes[price] + f.UNIT * core, self", "self._pipes[price], self", "test_handover"
+    ),
+    Mutation(
+        "programs",
+        "places + moves[np.searchsorted",
+        "places + 0 * moves[np.searchsorted",
+        "test_slices_numbered",
+    ),
+    Mutation(
+        "programs", "traffics[moving], cores[moving], places[moving]", "traffics, cores, places", "test_nest"
+    ),
+]
+WALK = [
+    Mutation("walk", "m[tiles + m[ring + R_TILES] + turn] = -1", "pass"),
+    Mutation("walk", "if form < 0 or (", "if ("),
+    Mutation("walk", "m[held + found] = key", "pass"),
+    Mutation("walk", "m[ring + R_TURN] = found", "pass"),
+    Mutation("walk", "m[tiles + m[ring + R_TILES] + place] = -1", "pass"),
+    Mutation("walk", "m[registers + m[p + 4]] << SLOT_BITS", "0"),
+    Mutation("walk", "or (mode == TRANSFERS and m[p + 5])", "or m[p + 5]"),
+    Mutation("walk", "m[w + TASK] += 1", "m[w + TASK] += 2"),
 ]
 # Compiled loops have a folder of their own; what makes their tables has not.
 LOOPS = ("cluster", "cores", "engine", "flows", "held", "pipes")
 EVERY = [
     row._replace(file=FAST + ("compiled/" if row.file in LOOPS else "") + row.file)
     for row in (*CORES, *HELD, *PIPES, *FLOWS, *TABLES)
-]
+] + [row._replace(file=f"program/{row.file}", tests="test_nest") for row in WALK]
 
 STANDS, PASSES, FAILS = checks_of(EVERY, TESTS)
 test_the_line_to_change_exists_once = STANDS

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from ascendsim import Tiling, load_profile
 from ascendsim.errors import ProgramError
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.program.program import Program
+from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.timing import kernel as door
 from ascendsim.timing.fast import phase
 from ascendsim.timing.fast.compiled import state as f
@@ -25,7 +24,7 @@ from ascendsim.timing.timeline import times_of
 from tests.helpers.both_engines import assert_same_spans
 from tests.helpers.engine_samples import MATMULS, matmul_kernels, random_call
 from tests.helpers.fake_machine import Fake, FakeProfile, X, Y, kernel, program, read
-from tests.helpers.nests import TOY, Nest, nest_kernel
+from tests.helpers.nests import TOY, both_of, nest_kernel
 from tests.timing.test_timing import profiles, programs
 
 PLAIN = FakeProfile()
@@ -64,8 +63,8 @@ class Checked(list):
 COMPILED = phase.ENGINE
 
 
-def in_python(memory):
-    """Run the engine's plain functions on its memory, its tables drawn apart; it is changed in place."""
+def in_python(memory, rows):
+    """Run the engine's plain functions on its memory, its tables drawn apart; both are changed in place."""
     cells, nothing = memory.tolist(), Nothing()
     begins = cells[f.MACHINE : f.HEADER]
     wide, places = Checked(cells[: f.HEADER]), []
@@ -75,7 +74,9 @@ def in_python(memory):
         places.append((len(wide), begin, end))
         wide.extend(cells[begin:end])
     wide.extend([nothing] * GAP)
-    status = COMPILED.python(wide)
+    own = Checked(rows.tolist())
+    status = COMPILED.python(wide, own)
+    rows[:] = own
     memory[: f.MACHINE] = wide[: f.MACHINE]
     for place, begin, end in places:
         assert all(cell is nothing for cell in wide[place - GAP : place]), "written between two tables"
@@ -130,7 +131,7 @@ def test_misses_and_write_back(progs, profile, memory, l2_bytes, start):
 @pytest.mark.parametrize("seed", range(24))
 def test_loops_with_any_waits(seed):
     rng = random.Random(seed)
-    programs = [Nest(rng).emit(ProgramBuilder(TOY)) for _ in range(rng.randint(1, 2))]
+    programs = [both_of(rng)[0] for _ in range(rng.randint(1, 2))]
     check(nest_kernel(*programs), TOY, l2_start=rng.choice(("warm", "cold")), folded=seed % 2 > 0)
 
 
@@ -331,13 +332,13 @@ def test_a_matrix_product_with_the_unit_flag():
 
 
 def test_what_the_engine_cannot_finish_is_refused(monkeypatch):
-    monkeypatch.setattr(phase, "ENGINE", lambda _: f.STUCK)
+    monkeypatch.setattr(phase, "ENGINE", lambda *_: f.STUCK)
     with pytest.raises(ProgramError, match="phase phase 0: an instruction never starts"):
         door.measure_kernel(kernel([program(Fake("M"))]), PLAIN)
 
 
 def test_a_program_without_steps_has_nothing_to_do():
-    made = kernel([Program((), (), (), {})])
+    made = kernel([Program((), (), {})])
     assert check(made, PLAIN.but(start_cycles=4)).cycles == 4
 
 

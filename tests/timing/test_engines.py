@@ -10,7 +10,6 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.timing.kernel import ENGINES, measure_kernel, time_kernel
 from ascendsim.timing.timeline import times_of
 from ascendsim.workloads import load_workload
@@ -25,7 +24,7 @@ from tests.helpers.engine_samples import (
     random_tiling,
 )
 from tests.helpers.fake_machine import Fake, FakeProfile, kernel, program
-from tests.helpers.nests import TOY, Nest, nest_kernel
+from tests.helpers.nests import TOY, both_of, nest_kernel
 
 LAYERS = [layer.name for layer in load_workload("resnet50").layers]
 # A stride and a large kernel; rows of few pixels; 1x1; many channels.
@@ -82,7 +81,7 @@ def test_random_tilings(seed):
 def test_random_loop_nests(seed, l2_start):
     # Several cores, so that slices that move from round to round are shared, missed and written back.
     rng = random.Random(seed)
-    programs = [Nest(rng).emit(ProgramBuilder(TOY)) for _ in range(rng.randint(1, 3))]
+    programs = [both_of(rng)[0] for _ in range(rng.randint(1, 3))]
     profile = TOY if seed % 2 else load_profile("910B2", overrides={"l2.capacity_bytes": 1000})
     assert_engines_agree([nest_kernel(*programs)], profile, l2_start)
 

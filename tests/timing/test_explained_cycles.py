@@ -42,8 +42,8 @@ def wgrad_bytes(nest, task):
     """Bytes of a task: of each run of pixels both operands, whether L1 still holds them or not."""
     size, cut = nest.gemm.sliding.itemsize, nest.tasks
     return sum(
-        task.rows * segment.range.pixels * size + cut.tile(segment.range, task.columns.box).l1_bytes
-        for segment in cut.segments(task)
+        task.rows * pixels * size + cut.tile((first, pixels), task.columns.box).l1_bytes
+        for _, _, (_, first, pixels) in cut.segments(task)
     )
 
 

@@ -50,7 +50,7 @@ SHARING = [
     Mutation("timing/l2/rounds", "total += accessing(", "total = accessing("),
     Mutation("timing/l2/walk", "if not sharing[word] & bit:", "if True:"),
     Mutation("timing/l2/walk", "FETCH] > 1 and kind != WRITE", "FETCH] > 1"),
-    Mutation("timing/l2/walk", "            _nobody_shares(known, lanes, sharing)", "            pass"),
+    Mutation("timing/l2/walk", "            _nobody_shares(known, words, sharing)", "            pass"),
     Mutation("timing/l2/walk", "known + lane // GROUP_BITS", "known"),
     Mutation("timing/l2/classes", "readers[index] > tensors", "readers[index] >= tensors"),
     Mutation("timing/l2/classes", "if column == CLASS:", "if column >= 7:"),

@@ -29,7 +29,7 @@ class L2:
         self.tensors = np.zeros((2, c.TENSOR_ROW), np.int64)
         self.tensors[0, c.ALL] = phase_bytes or sum(sizes)
         self.ends = len(sizes)
-        lru.begin(self.rows.reshape(-1), self.tensors.reshape(-1), self.ends)
+        lru.begin(self.rows.reshape(-1), self.tensors.reshape(-1), len(self.tensors), self.ends)
 
     def access(self, number, kind, cached=True):
         """The bytes that are fetched."""
@@ -104,7 +104,7 @@ def test_a_phase_leaves_its_tensors_in_the_order_in_which_their_bytes_were_acces
     l2.end()
     assert list(l2.stack.left().items()) == [("b", (100, 100)), ("a", (200, 0))]
     # Another phase adds to what is there, and changes no order.
-    lru.begin(l2.rows.reshape(-1), l2.tensors.reshape(-1), l2.ends)
+    lru.begin(l2.rows.reshape(-1), l2.tensors.reshape(-1), len(l2.tensors), l2.ends)
     l2.access(1, c.WRITE)
     l2.end()
     assert list(l2.stack.left().items()) == [("b", (100, 100)), ("a", (200, 200))]

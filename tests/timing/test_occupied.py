@@ -22,7 +22,7 @@ BYTES = {"L1": 192, "L0A": 64}
 def work(core, *rows, slots=(A, B, LEFT), buffer_bytes=BYTES):
     """A core's work of rows (instruction, start, end); everything is issued at once."""
     made, starts, ends = zip(*rows, strict=True)
-    program = Program.straight(made, slots, buffer_bytes)
+    program = Program(made, slots, buffer_bytes)
     return CoreTimeline((core,), program, [0] * len(made), list(starts), list(ends), list(ends))
 
 

@@ -62,7 +62,7 @@ def run(programs, profile, kind="cube", l2_start="warm", tensors=()):
     """Time programs on cores 0, 1, ... with an L2 that holds everything at the start, or nothing."""
     work = []
     for index, made in enumerate(programs):
-        program = Program.straight(made, (slot("any"),), {})  # of one pipe: nothing waits
+        program = Program(made, (slot("any"),), {})  # of one pipe: nothing waits
         work.append(CoreWork(Core(kind, index), index, lambda program=program: program))
     listed = {tensor.name: tensor for tensor in tensors or (IN, OUT)}
     return time_kernel(

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from ascendsim.timing.costing import CostBook
-from ascendsim.timing.fast.code import CodeBook
-from ascendsim.timing.fast.laid import Laid
-from ascendsim.timing.fast.lanes import SliceBook
-from ascendsim.timing.fast.layouts import Layouts
+from ascendsim.timing.fast.forms import FormBook
+from ascendsim.timing.fast.programs import PhaseRows
 from ascendsim.timing.l2.lanes import lanes_of
 from tests.helpers.engine_samples import random_call, random_matmul, random_tiling
 from tests.timing.test_engines import SMALL_PROBLEMS
@@ -18,11 +16,11 @@ from tests.timing.test_engines import SMALL_PROBLEMS
 def numbers(phase, profile):
     """The slices of all transfers of a phase, by the engine's numbers and by those of each instruction."""
     works = [(work.core.kind, work.build()) for work in phase.work]
-    book, costs = CodeBook(profile), CostBook(profile)
+    book, costs = FormBook(profile), CostBook(profile)
     for kind, program in works:
         book.check(program, kind)
-    layouts = Layouts(book)
-    found = SliceBook(book, layouts, Laid(layouts, [program for _, program in works])).numbers()
+    moved = PhaseRows(book, [program for _, program in works]).transfers(None, apart=False)
+    found = [own.slices for own in moved]
     lanes = lanes_of([(1, costs.price(program, kind)) for kind, program in works]).lanes
     none = np.empty(0, np.int64)
     return np.concatenate([none, *found]).tolist(), np.concatenate(

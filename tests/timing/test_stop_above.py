@@ -38,7 +38,7 @@ def test_every_kernel_is_equal_at_its_cycles_and_stopped_a_cycle_below(kernels, 
 def test_the_compiled_engine_stops_on_its_way(kernels, monkeypatch):
     each, profile = kernels
     answers, run = [], phase.ENGINE
-    monkeypatch.setattr(phase, "ENGINE", lambda memory: answers.append(run(memory)) or answers[-1])
+    monkeypatch.setattr(phase, "ENGINE", lambda *given: answers.append(run(*given)) or answers[-1])
     for kernel in each:
         begin = measure_kernel(kernel, profile).entry_cycles
         # Of transfers that nobody can slow down no event tells that the bound is passed.

@@ -7,9 +7,9 @@ import pytest
 
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.profile import load_profile
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.compare import Case
 from ascendsim.validate.reading import read_rows

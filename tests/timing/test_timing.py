@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Phase
+from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import ENGINES, measure_kernel
 from ascendsim.timing.l2.account import account
 from tests.helpers.both_engines import time_kernel

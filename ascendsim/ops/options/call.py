@@ -23,8 +23,9 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
-from ascendsim.ops.tiling.given import plans_of, says_fields, schedules_given, tilings_given
+from ascendsim.ops.tiling.given import plan_of, says_fields, schedules_given, tilings_given
 from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan, is_plan_file, plan_given
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
@@ -192,8 +193,13 @@ class Options:
         """Return the plan of each gradient of a call, as the user gives it, or chosen."""
         tilings = tilings_given(self.tiling, gradients)
         schedules = schedules_given(self.schedule, gradients)
-        given = tilings, schedules, out_dtype
-        return plans_of(problem, gradients, compute_dtype, self.profile, *given, deterministic=deterministic)
+        asked = compute_dtype, self.profile, out_dtype, deterministic
+        return {
+            gradient: plan_of(
+                PlanRequest(problem, gradient, *asked), tilings.get(gradient), schedules.get(gradient)
+            )
+            for gradient in gradients
+        }
 
     def notes(
         self, decision: Decision, plans: Mapping[str, Plan], *, strided: bool, timing: bool = True

@@ -7,13 +7,18 @@ side.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from ascendsim.cube.im2col import Window
 from ascendsim.cube.movers import PLAIN
 from ascendsim.ops.problems.sliding import ImageTile, Sliding
 from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.taps import Taps
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Numbers
 
 
 class Line(NamedTuple):
@@ -29,15 +34,36 @@ class Line(NamedTuple):
     source: slice | None
 
 
+class Lines(NamedTuple):
+    """The same for some runs, a row each, under all taps of an axis, a column each.
+
+    `source` is the first of the pixels in the image; of no pixels any.
+    """
+
+    pad: Numbers
+    length: Numbers
+    source: Numbers
+
+
 def line_read(sliding: Sliding, axis: int, first: int, last: int, tap: int) -> Line:
     """Return what a run of outputs along one axis reads under a tap."""
+    run = np.array([[first]]), np.array([[last]])
+    pad, length, source = (int(found[0, 0]) for found in _reads(sliding, axis, *run, np.array([tap])))
+    step = sliding.stride[axis]
+    return Line(pad, length, slice(source, source + (length - 1) * step + 1, step) if length else None)
+
+
+def lines_read(sliding: Sliding, axis: int, first: Numbers, last: Numbers) -> Lines:
+    """Return what some runs of outputs along one axis read under each of its taps."""
+    return _reads(sliding, axis, first[:, None], last[:, None], np.arange(sliding.kernel[axis]))
+
+
+def _reads(sliding: Sliding, axis: int, first: Numbers, last: Numbers, tap: Numbers) -> Lines:
     step, at = sliding.stride[axis], tap * sliding.dilation[axis] - sliding.pad[axis]
     # Output i reads pixel i * step + at, if there is one.
-    low = max(first, -(at // step))
-    high = min(last, (sliding.image_size[axis] - 1 - at) // step)
-    if low > high:
-        return Line(0, 0, None)
-    return Line(low - first, high - low + 1, slice(low * step + at, high * step + at + 1, step))
+    low = np.maximum(first, -(at // step))
+    length = np.minimum(last, (sliding.image_size[axis] - 1 - at) // step) - low + 1
+    return Lines(np.where(length > 0, low - first, 0), np.maximum(length, 0), low * step + at)
 
 
 def lines_of(strips: Strips, first: int, pixels: int, tap: tuple[int, int]) -> tuple[Line, Line]:

@@ -9,10 +9,17 @@ strips of 3 are
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from ascendsim.ops.problems.sliding import ImageTile, Pair, Sliding
 from ascendsim.ops.problems.taps import Taps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int64]
 
 
 class Strip(NamedTuple):
@@ -21,6 +28,23 @@ class Strip(NamedTuple):
     first: int
     left: int
     width: int
+
+
+class Spans(NamedTuple):
+    """The rows and the columns from first to last of the tiles of runs, and where the runs begin in these."""
+
+    top: Numbers
+    bottom: Numbers
+    left: Numbers
+    right: Numbers
+    first_pixel: Numbers
+
+
+class Reads(NamedTuple):
+    """What tiles read of an image along one axis: the first pixel, and how many; 0: padding alone."""
+
+    first: Numbers
+    pixels: Numbers
 
 
 class Strips(NamedTuple):
@@ -67,14 +91,6 @@ class Strips(NamedTuple):
                 found += [(first + at, min(most, end - at)) for at in range(part * width, end, most)]
         return found
 
-    def rectangle(self, first: int, pixels: int) -> Pair:
-        """Return the run that a copy takes for a run: the run if it is in one row, else whole rows."""
-        begin, _, width = self.strip(first)
-        top, bottom = (first - begin) // width, (first + pixels - 1 - begin) // width
-        if top == bottom:
-            return first, pixels
-        return begin + top * width, (bottom - top + 1) * width
-
     def place(self, first: int, pixels: int) -> tuple[slice, slice]:
         """Return the rows and the columns of a run that is a rectangle."""
         begin, left, width = self.strip(first)
@@ -91,3 +107,50 @@ class Strips(NamedTuple):
         """Return the tile that a run needs under a box of taps (`Sliding.tile`)."""
         strip = self.strip(first)
         return self.sliding_of(strip).tile(first - strip.first, pixels, taps)
+
+    def spans(self, runs: Numbers) -> Spans:
+        """Return what the tiles of some runs, a row (first pixel, pixels) each, span of the output."""
+        first, pixels = runs.T
+        at, width = self.places(first)
+        left = self._left(first)
+        begin = first - left * self.height
+        top, bottom = begin // width, (begin + pixels - 1) // width
+        # Of several rows a tile has all columns of the strip.
+        alone = top == bottom
+        return Spans(
+            top,
+            bottom,
+            np.where(alone, left + at, left),
+            np.where(alone, left + at + pixels, left + width) - 1,
+            np.where(alone, 0, at),
+        )
+
+    def places(self, first: Numbers) -> tuple[Numbers, Numbers]:
+        """Return where some pixels lie in a row of their strips, and how many columns these have."""
+        left = self._left(first)
+        width = np.minimum(self.width, self.sliding.out_size[1] - left)
+        return (first - left * self.height) % width, width
+
+    def _left(self, first: Numbers) -> Numbers:
+        """Return the first columns of the strips of some pixels."""
+        return first // (self.height * self.width) * self.width
+
+    def rectangles(self, runs: Numbers) -> Numbers:
+        """Return the runs that a copy takes for some runs: those in one row as they are, else whole rows."""
+        spans = self.spans(runs)
+        alone, width = spans.top == spans.bottom, spans.right - spans.left + 1
+        first, pixels = spans.left * self.height + spans.top * width, (spans.bottom - spans.top + 1) * width
+        return np.where(alone[:, None], runs, np.column_stack([first, pixels]))
+
+    def reads(self, spans: Spans, taps: Taps) -> tuple[Reads, Reads]:
+        """Return what the tiles of some runs (`tile`) read under a box of taps along H and along W."""
+        return (
+            self._reads(0, spans.top, spans.bottom, taps.row, taps.row + taps.rows - 1),
+            self._reads(1, spans.left, spans.right, taps.col, taps.col + taps.cols - 1),
+        )
+
+    def _reads(self, axis: int, first: Numbers, last: Numbers, first_tap: int, last_tap: int) -> Reads:
+        stride, dilation, pad = self.sliding.stride[axis], self.sliding.dilation[axis], self.sliding.pad[axis]
+        low = np.maximum(first * stride + first_tap * dilation - pad, 0)
+        high = np.minimum(last * stride + last_tap * dilation - pad, self.sliding.image_size[axis] - 1)
+        return Reads(low, np.maximum(high - low + 1, 0))

@@ -87,6 +87,19 @@ def first_box(whole: Taps, elements: int, c0: int) -> Taps:
     return whole._replace(channels=1, rows=1, cols=budget)
 
 
+def first_boxes(whole: Taps, slice_elements: int, c0: int) -> dict[int, Taps]:
+    """Return the different first boxes of numbers of slices, each by the least number that cuts it."""
+    step, box = 1, first_box(whole, slice_elements, c0)
+    found = {step: box}
+    while box.groups < whole.groups:
+        # The next box has one kernel column more, else one row, else one channel group.
+        inner = whole.rows * whole.cols if box.rows == whole.rows else whole.cols
+        more = inner if box.cols == whole.cols else 1
+        step = -(-(box.groups + more) * c0 // slice_elements)
+        box = found[step] = first_box(whole, step * slice_elements, c0)
+    return found
+
+
 def cut_taps(whole: Taps, elements: int, c0: int) -> tuple[Taps, ...]:
     """Cut a box into boxes of at most so many reduction elements, in the order of the reduction.
 

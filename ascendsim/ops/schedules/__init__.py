@@ -4,30 +4,33 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.base import TILES, Schedule
+from ascendsim.ops.schedules.dgrad.nest import DgradTiles
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
-from ascendsim.ops.schedules.tiles import held, tile_rings
+from ascendsim.ops.schedules.tiles import tile_rings
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.slices import Load
 from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
 from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.indices import Axis, alike
+from ascendsim.program.nest import Nest
+from ascendsim.program.program import NestProgram, ProgramBuilder
 
 if TYPE_CHECKING:
     from ascendsim.ops.schedules.matmul import Matmul
 
 __all__ = [
     "TILES",
+    "Axis",
     "Dgrad",
     "DgradTiles",
-    "Load",
     "Matmul",
+    "Nest",
+    "NestProgram",
     "ProgramBuilder",
     "Schedule",
     "Wgrad",
     "WgradTiles",
     "Writeback",
-    "held",
+    "alike",
     "shares",
     "tile_rings",
 ]

@@ -14,19 +14,16 @@ from ascendsim.ops.plan import WHOLE, Tiling
 from ascendsim.ops.plan_checks import require_obeyed
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
-from ascendsim.program.builder import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.program.places import GmTensor
-from ascendsim.program.program import Program
+from ascendsim.program.program import NestProgram, Program
+from ascendsim.program.waits import HAZARDS
 
 # The fields of a tiling that every loop nest over base blocks reads. A nest adds those that it reads besides;
 # any other field is refused, since a user who sets it would believe that it had been obeyed.
 TILES = frozenset(WHOLE)
 # What every nest of a gradient obeys without looking: the product that it is given has its groups merged.
 GIVEN = frozenset({"group_merge"})
-# How parts of a reduction are added that different cores make: as they arrive, or kept apart and then so. The
-# bits of float32 sums depend on it, so a deterministic call keeps them apart.
-SUMS = ("atomic", "in order", "tree")
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,8 @@ class Schedule(ABC):
     """A loop nest under one tiling on one product: which core makes which tasks, and by which program.
 
     gemm     the product that it computes (`ops/problems/dgrad.py`, `wgrad.py`, `matmul.py`)
-    sums     one of `SUMS`
+    sums     how parts of a reduction are added that different cores make: "atomic", as they arrive, or kept
+             apart and then "in order" or as a "tree". The bits of float32 sums depend on it
     hazards  the classes of waits that its programs get; all, but in tests of what a missing class does
 
     name     under which a plan calls it; a class that says none goes by its own, not by that of its base
@@ -77,7 +75,7 @@ class Schedule(ABC):
         return cls.reads if cls.makes == "matmul" else cls.reads | GIVEN
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: the fields, and not what follows from them, such as tasks or code learned.
+        """Return what is pickled: the fields, and not what follows from them, such as tasks or loop nests.
 
         But tensors are compared by identity: one that has been made is in use, in the kernel for instance.
         """
@@ -109,14 +107,10 @@ class Schedule(ABC):
         saves building every program; one with a `program` of its own does not inherit what another says.
         """
         program = self.program(tasks)
-        # Slices of GM are told by when they were met first: what is met again may be in L2.
-        places: dict[str, int] = {}
-        steps = tuple(
-            (type(step), pipe, step.shape, step.gm and places.setdefault(str(step.gm), len(places)))
-            for step, pipe in zip(program.instructions, program.pipes, strict=True)
-        )
-        whole = steps, program.done_back, program.end_back, tuple(program.trail_back.items())
-        return self._signatures.setdefault(whole, len(self._signatures))
+        if isinstance(program, NestProgram):
+            # Nobody has said of such a nest which cores are alike: nor, then, that its axes are right.
+            program.nest.check_axes()
+        return program.digest(self._signatures)
 
     @cached_property
     def _signatures(self) -> dict[Hashable, int]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ascendsim.cube.fixpipe import FRACTAL_COLUMNS
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import GRID, shares
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.ranges import looped
 from ascendsim.ops.schedules.tiles import Sizes, tile_rings
 from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.nest import Nest
 from ascendsim.program.places import GmTensor
-from ascendsim.program.program import Program
+from ascendsim.program.program import NestProgram, Program
 
 
-class BlockProgram(ABC):
-    """Emits the programs of cores with equal needs, one after another, task after task.
+class BlockNest(Nest):
+    """What the loop nests over base blocks reserve alike: rings of tiles, and the ways in and out through UB.
 
     cut      how the product is cut (`DgradTasks`, `WgradTasks`)
     target   the tensor that receives the tiles; `c0` > 0: in groups of so many channels; `weights_of` > 0:
@@ -32,48 +30,40 @@ class BlockProgram(ABC):
 
     def __init__(
         self,
+        name: str,
         cut: Any,
         sizes: Sizes,
         target: GmTensor,
-        hazards: frozenset[str],
         c0: int = 0,
         *,
         weights_of: int = 0,
         spread: bool = False,
     ) -> None:
-        self.cut = cut
-        b = self.b = ProgramBuilder(cut.profile, hazards)
-        rings = tile_rings(b, cut.tiling, sizes, cut.gemm.sliding.itemsize)
+        super().__init__(cut.profile, name)
+        rings = tile_rings(self, cut.tiling, sizes, cut.gemm.sliding.itemsize)
         self.left, self.right, self.l0a, self.l0b, self.l0c = rings
         # Weights lie in groups of so many channels on the device.
         small_groups = 0 < weights_of < FRACTAL_COLUMNS
         # Results, and pixels that get zeros between them, share UB.
         size, tiles = (sizes.m, sizes.n, c0), cut.tiling.cl0_buffers
-        self.out = Writeback(
-            b, cut.profile, target, *size, cut=small_groups, ub_share=1 + spread, l0c_tiles=tiles
-        )
-        self.insertion = ZeroInsertion(b) if spread else None
-
-    def emit(self, tasks: Sequence[Any]) -> Program:
-        """Return the program of a core."""
-        self.b.restart()
-        for task in looped(self.b, tasks):
-            self.append(task)
-        return self.b.build()
-
-    @abstractmethod
-    def append(self, task: Any) -> None:
-        """Append the instructions of one base block."""
+        self.out = Writeback(self, target, *size, cut=small_groups, ub_share=1 + spread, l0c_tiles=tiles)
+        self.insertion = ZeroInsertion(self) if spread else None
 
 
 class BlockSchedule(Schedule):
     """A schedule whose tasks are base blocks, dealt to the cores in contiguous ranges."""
 
     def __init_subclass__(cls) -> None:
-        """Let a nest with a `sequence` of its own obey no grid, unless it says so: cells have their order."""
+        """Let a nest with a `sequence` of its own obey no grid, unless it says so: cells have their order.
+
+        And let one under an inherited cut be read for its signature: the cut tells what another one costs.
+        """
         super().__init_subclass__()
-        if "sequence" in vars(cls) and not {"reads", "dealt"} & vars(cls).keys():
+        own = vars(cls).keys()
+        if "sequence" in own and not {"reads", "dealt"} & own:
             cls.reads = cls.reads - {*GRID, "pixel_dim"}
+        if "nest" in own and not {"tasks", "signature"} & own:
+            cls.signature = Schedule.signature  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         """Refuse a tiling that would be obeyed in part, or that no program can follow."""
@@ -87,8 +77,8 @@ class BlockSchedule(Schedule):
         """The cut of the product: its base blocks in order, their sizes, and what decides their cost."""
 
     @abstractmethod
-    def emitter(self, sizes: Sizes) -> BlockProgram:
-        """Return what emits the programs of all cores that reserve so much."""
+    def nest(self, sizes: Sizes) -> Nest:
+        """Return the loop nest of all cores that reserve so much."""
 
     def sequence(self) -> Sequence[Any]:
         """Return all tasks in the order in which they are dealt; neighbours share tiles in L1.
@@ -142,15 +132,12 @@ class BlockSchedule(Schedule):
     def program(self, tasks: Sequence[Any]) -> Program:
         """Return the program of a core with these tasks."""
         sizes = self.tasks.sizes(tasks)
-        emitter = self._emitters.get(sizes)
-        if emitter is None:
-            emitter = self._emitters[sizes] = self.emitter(sizes)
-        program = emitter.emit(tasks)
-        program.keeps = emitter
-        return program
+        nest = self._nests.get(sizes)
+        if nest is None:
+            nest = self._nests[sizes] = self.nest(sizes)
+        return NestProgram(nest, self.tasks.rows(tasks), self.hazards)
 
     @cached_property
-    def _emitters(self) -> WeakValueDictionary[Sizes, BlockProgram]:
-        # By what a core reserves: cores that reserve the same share the units of code that one has emitted.
-        # Only as long as one of their programs is in use: code takes much memory.
-        return WeakValueDictionary()
+    def _nests(self) -> dict[Sizes, Nest]:
+        # By what a core reserves: cores that reserve the same walk one nest.
+        return {}

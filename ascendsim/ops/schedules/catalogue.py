@@ -14,10 +14,10 @@ from ascendsim.ops.schedules.base import Schedule
 # By name: the module and the class. One is imported when it is first asked for, as a call takes one or two.
 SCHEDULES: Final[Mapping[str, tuple[str, str]]] = {
     "dgrad": ("dgrad.schedule", "Dgrad"),
-    "dgrad_columns_outer": ("dgrad.columns_outer", "DgradColumnsOuter"),
+    "dgrad_columns_outer": ("dgrad.schedule", "DgradColumnsOuter"),
     "dgrad_shares": ("dgrad.shares", "DgradShares"),
     "dgrad_split": ("dgrad.split", "DgradSplit"),
-    "dgrad_c04": ("dgrad.c04", "DgradC04"),
+    "dgrad_c04": ("dgrad.shares", "DgradC04"),
     "dgrad_passes": ("dgrad.passes", "DgradPasses"),
     "wgrad": ("wgrad.schedule", "Wgrad"),
     "wgrad_shares": ("wgrad.shares", "WgradShares"),

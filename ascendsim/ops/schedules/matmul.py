@@ -6,25 +6,28 @@ a tile of c which needs them again does not load them again, unless the tiling s
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
-from ascendsim.cube.movers import LoadL0A, LoadL0B
+from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import Submatrix, round_up
 from ascendsim.errors import ConfigError
+from ascendsim.frozen import cached_property
 from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, Pair
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.schedules.base import TILES, Schedule
+from ascendsim.ops.schedules.numbering import cut, cut_within
 from ascendsim.ops.schedules.order import MatmulOrder
-from ascendsim.ops.schedules.tiles import Index, Sizes, held, tile_rings
+from ascendsim.ops.schedules.tiles import Index, Sizes, tile_rings
 from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.indices import Axis, alike
+from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.program.program import Program
+from ascendsim.program.program import NestProgram
 
 
 class Task(NamedTuple):
@@ -103,130 +106,144 @@ class Matmul(Schedule):
 
     def signature(self, tasks: Sequence[Task]) -> Hashable:
         """Return what decides the cost of a core's program: sizes, and which tiles are met again."""
-        lefts: dict[Hashable, int] = defaultdict(count().__next__)
-        rights: dict[Hashable, int] = defaultdict(count().__next__)
-        return tuple(
-            (tile.rows, tile.columns, lefts[self.left_place(tile)], rights[_right_place(tile)])
-            for tile in tasks
-        )
+        # A tile needs rows of its own matrix a, or of the one that all share.
+        shared = self.gemm.problem.shared_a
+        lefts = alike([(0 if shared else tile.batch, tile.row) for tile in tasks])
+        rights = alike([(tile.batch, tile.column) for tile in tasks])
+        sizes = [(tile.rows, tile.columns) for tile in tasks]
+        return tuple(zip(sizes, lefts, rights, strict=True))
 
-    def left_place(self, tile: Task) -> Hashable:
-        """Return which rows of a a tile needs: of its own matrix, or of the one that all share."""
-        return _matrix_of_a(self.gemm.problem, tile), tile.row
-
-    def program(self, tasks: Sequence[Task]) -> Program:
+    def program(self, tasks: Sequence[Task]) -> NestProgram:
         """Return the program of a core with these base blocks."""
-        return _MatmulProgram(self, tasks).emit()
+        nest = self._nest(max(tile.rows for tile in tasks), max(tile.columns for tile in tasks))
+        rows, columns = nest.row_of, nest.column_of
+        told = [(tile.batch, rows[tile.row], columns[tile.column]) for tile in tasks]
+        return NestProgram(nest, np.array(told), self.hazards)
+
+    def _nest(self, m: int, n: int) -> MatmulNest:
+        """Return the nest of cores whose largest tile is so large."""
+        known = self._nests.get((m, n))
+        if known is None:
+            known = self._nests[m, n] = MatmulNest(self, m, n)
+        return known
+
+    @cached_property
+    def _nests(self) -> dict[tuple[int, int], MatmulNest]:
+        return {}
 
 
-class _MatmulProgram:
-    """Emits the instructions of one core, tile after tile."""
+class MatmulNest(Nest):
+    """The whole reduction of one tile of c after the other, tiles of at most m x n."""
 
-    def __init__(self, schedule: Matmul, tiles: Sequence[Task]) -> None:
-        self.s = schedule
-        self.p, t, cube = schedule.gemm.problem, schedule.tiling, schedule.profile.cube
-        self.tiles = tiles
-        size = self.size = schedule.gemm.a.itemsize
-        k0 = cube.rates[schedule.gemm.compute_dtype].k0
-        m = round_up(max(tile.rows for tile in tiles), cube.m0)
-        n = round_up(max(tile.columns for tile in tiles), cube.n0)
+    def __init__(self, schedule: Matmul, m: int, n: int) -> None:
+        super().__init__(schedule.profile, "matmul")
+        self.gemm, self.p, t = schedule.gemm, schedule.gemm.problem, schedule.tiling
+        p, cube, size = self.p, self.profile.cube, self.gemm.a.itemsize
+        k0 = cube.rates[self.gemm.compute_dtype].k0
+        m, n, k = round_up(m, cube.m0), round_up(n, cube.n0), round_up(p.k, k0)
         # No tile holds more than the reduction has, and fractals take it in units of k0.
-        k = round_up(self.p.k, k0)
         self.chunk_a, self.chunk_b = min(t.step_ka * t.base_k, k), min(t.step_kb * t.base_k, k)
-        b = self.b = ProgramBuilder(schedule.profile, schedule.hazards)
         sizes = Sizes(m, n, min(round_up(t.base_k, k0), k), m * self.chunk_a * size, n * self.chunk_b * size)
-        self.left, self.right, self.l0a, self.l0b, self.l0c = tile_rings(b, t, sizes, size)
-        target, copies = schedule.gemm.c, t.cl0_buffers
-        self.out = Writeback(b, schedule.profile, target, m, n, 0, unit_flag=t.unit_flag, l0c_tiles=copies)
+        left, right, l0a, l0b, l0c = tile_rings(self, t, sizes, size)
+        target, copies = self.gemm.c, t.cl0_buffers
+        out = Writeback(self, target, m, n, 0, unit_flag=t.unit_flag, l0c_tiles=copies)
         # With two copies in L1 the next tiles arrive while these are read, in the steady state.
-        self.prefetches = (
-            t.al1_buffers > 1 and t.bl1_buffers > 1 and self.p.k > max(self.chunk_a, self.chunk_b)
+        both = t.al1_buffers > 1 and t.bl1_buffers > 1
+        self.prefetches = both and p.k > max(self.chunk_a, self.chunk_b)
+
+        self.row_tiles = cut_within(cut(p.m, t.block_m), t.base_m)
+        self.column_tiles = cut_within(cut(p.n, t.block_n), t.base_n)
+        self.row_of = {first: number for number, (first, _) in enumerate(self.row_tiles)}
+        self.column_of = {first: number for number, (first, _) in enumerate(self.column_tiles)}
+        self.slices = cut(p.k, t.base_k)
+        slices = Axis(len(self.slices), alike([(first == 0, depth) for first, depth in self.slices]))
+        heights, widths = ([count for _, count in own] for own in (self.row_tiles, self.column_tiles))
+        batch, row, column = self.task(
+            batch=p.batch, row=Axis(len(heights), alike(heights)), column=Axis(len(widths), alike(widths))
         )
-        self.slices = _Slices(self.p, self.chunk_a, self.chunk_b)
-
-    def emit(self) -> Program:
-        """Return the program."""
-        for tile in self.tiles:
-            self._tile(tile)
-        return self.b.build()
-
-    def _tile(self, tile: Task) -> None:
-        """Append the whole reduction of one tile, and write it; tiles that are alike share their code."""
-        t = self.s.tiling
+        matrix = 0 if p.shared_a else batch
         # As the products' own kernels do, which bring both operands of every tile.
         if not t.reuse_l1:
-            self.left.forget()
-            self.right.forget()
-        places = {self.left: (self.s.left_place(tile),), self.right: (_right_place(tile),)}
-        for _ in self.b.once(tile, (tile.rows, tile.columns), places):
-            accumulator = self.l0c.next()
-            spaced = spacing_needed(self.s.profile, tile.rows, tile.columns)
-            for first in range(0, self.p.k, t.base_k):
-                # A product of few fractals would want the accumulator before it has been given back.
-                if first and spaced:
-                    self.b.add(PipeBarrier("M"))
-                self._product(tile, accumulator, first, min(t.base_k, self.p.k - first))
-            self.out.write(accumulator, tile.rows, tile.columns, _output, tile)
+            self.forget(left)
+            self.forget(right)
+        chunk_of_a, chunk_of_b = (
+            self.table([first // own for first, _ in self.slices], self._chunks(own), f"chunk of {name}")
+            for name, own in (("a", self.chunk_a), ("b", self.chunk_b))
+        )
+        c = self.next(l0c)
+        with self.loop(slices, "k") as at:
+            self.emit(self.barrier, (), [row, column, at])
+            chunk = chunk_of_a[at]
+            with self.hold(left, matrix, row, chunk) as a1:
+                self.emit(self.copy_a, [a1], [matrix, row, chunk])
+            chunk = chunk_of_b[at]
+            with self.hold(right, batch, column, chunk) as b1:
+                self.emit(self.copy_b, [b1], [batch, column, chunk])
+            a, b = self.next(l0a), self.next(l0b)
+            # b goes to L0 before a: where L1 holds one copy, its next tiles come only when both have left, as
+            # is measured of kernels that do not double-buffer.
+            self.emit(self.load_b, [b, b1], [column, at])
+            self.emit(self.load_a, [a, a1], [row, column, at])
+            self.emit(self.mmad, [c, a, b], [row, column, at])
+        out.write(c, [batch, row, column], self.size_of, self.output, (column, widths))
 
-    def _product(self, tile: Task, accumulator: Slot, first: int, depth: int) -> None:
-        """Add the product over one slice of the reduction.
+    def _chunks(self, chunk: int) -> Axis:
+        return Axis(-(-self.p.k // chunk), alike([depth for _, depth in cut(self.p.k, chunk)]))
 
-        b goes to L0 before a: where L1 holds one copy, its next tiles come only when both have left, as is
-        measured of kernels that do not double-buffer.
-        """
-        p, size, gemm = self.p, self.size, self.s.gemm
-        in_a, in_b = first % self.chunk_a, first % self.chunk_b
-        left = held(self.left, (self.s.left_place(tile), first - in_a), self._load_left, tile, first - in_a)
-        right = held(self.right, (_right_place(tile), first - in_b), self._load_right, tile, first - in_b)
-        a, b = self.l0a.next(), self.l0b.next()
-        self.b.add(LoadL0B(b, right, Submatrix(in_b, depth, 0, tile.columns, p.transpose_b, size)))
-        arriving = self.prefetches * (tile.rows + tile.columns) * depth * size
-        self.b.add(LoadL0A(a, left, Submatrix(0, tile.rows, in_a, depth, p.transpose_a, size), arriving))
-        self.b.add(Mmad(accumulator, a, b, tile.rows, depth, tile.columns, gemm.compute_dtype, first == 0))
+    def size_of(self, _batch: int, row: int, column: int) -> tuple[int, int]:
+        """Return rows and columns of a tile of c."""
+        return self.row_tiles[row][1], self.column_tiles[column][1]
 
-    def _load_left(self, slot: Slot, tile: Task, first: int) -> None:
-        extent = tile.rows, min(self.chunk_a, self.p.k - first)
-        self._load(slot, self.b.gm(self.s.gemm.a, self.slices.left, tile, first), extent, self.p.transpose_a)
+    def barrier(self, row: int, column: int, at: int) -> PipeBarrier | None:
+        """Let the accumulator come back: a product of few fractals would want it sooner."""
+        spaced = at and spacing_needed(self.profile, self.row_tiles[row][1], self.column_tiles[column][1])
+        return PipeBarrier("M") if spaced else None
 
-    def _load_right(self, slot: Slot, tile: Task, first: int) -> None:
-        extent = min(self.chunk_b, self.p.k - first), tile.columns
-        self._load(slot, self.b.gm(self.s.gemm.b, self.slices.right, tile, first), extent, self.p.transpose_b)
+    def copy_a(self, slot: Slot, matrix: int, row: int, chunk: int) -> CopyGmToL1:
+        """Bring the rows of a tile of c in a, and a chunk of its columns, into L1."""
+        return self._copy(
+            slot, self.gemm.a, matrix, _range(self.row_tiles[row]), self._chunk(self.chunk_a, chunk)
+        )
 
-    def _load(self, slot: Slot, place: Gm, extent: Pair, turned: bool) -> None:
+    def copy_b(self, slot: Slot, batch: int, column: int, chunk: int) -> CopyGmToL1:
+        """Bring a chunk of the rows of b, and the columns of a tile of c, into L1."""
+        columns = _range(self.column_tiles[column])
+        return self._copy(slot, self.gemm.b, batch, self._chunk(self.chunk_b, chunk), columns)
+
+    def _chunk(self, size: int, chunk: int) -> slice:
+        return slice(chunk * size, min(chunk * size + size, self.p.k))
+
+    def _copy(self, slot: Slot, tensor: GmTensor, matrix: int, rows: slice, columns: slice) -> CopyGmToL1:
         # A transposed matrix lies in GM with the axes exchanged; it is read so, and turned on the way to L0.
-        stored = extent[::-1] if turned else extent
-        self.b.add(self.s.gemm.copy_to_l1(slot, place, stored, self.s.profile.l2.line_bytes))
+        turned = self.p.transpose_a if tensor is self.gemm.a else self.p.transpose_b
+        stored = (columns, rows) if turned else (rows, columns)
+        extent = stored[0].stop - stored[0].start, stored[1].stop - stored[1].start
+        return self.gemm.copy_to_l1(slot, Gm(tensor, (matrix, *stored)), extent, self.profile.l2.line_bytes)
+
+    def load_a(self, slot: Slot, source: Slot, row: int, column: int, at: int) -> LoadL0A:
+        """Bring a slice of a into L0A; it shares L1's port with the tiles that arrive meanwhile."""
+        p, (first, depth), size = self.p, self.slices[at], self.gemm.a.itemsize
+        rows = self.row_tiles[row][1]
+        arriving = self.prefetches * (rows + self.column_tiles[column][1]) * depth * size
+        part = Submatrix(0, rows, first % self.chunk_a, depth, p.transpose_a, size)
+        return LoadL0A(slot, source, part, arriving)
+
+    def load_b(self, slot: Slot, source: Slot, column: int, at: int) -> LoadL0B:
+        """Bring a slice of b into L0B."""
+        p, (first, depth), size = self.p, self.slices[at], self.gemm.a.itemsize
+        columns = self.column_tiles[column][1]
+        return LoadL0B(slot, source, Submatrix(first % self.chunk_b, depth, 0, columns, p.transpose_b, size))
+
+    def mmad(self, c: Slot, a: Slot, b: Slot, row: int, column: int, at: int) -> Mmad:
+        """Add the product over one slice of the reduction."""
+        (first, depth), dtype = self.slices[at], self.gemm.compute_dtype
+        return Mmad(c, a, b, self.row_tiles[row][1], depth, self.column_tiles[column][1], dtype, first == 0)
+
+    def output(self, batch: int, row: int, column: int, first: int, count: int) -> Index:
+        """Return the slice of c for a range of the columns of a tile."""
+        begin = self.column_tiles[column][0] + first
+        return batch, _range(self.row_tiles[row]), slice(begin, begin + count)
 
 
-class _Slices(NamedTuple):
-    """Finds the slices of GM of tiles; `chunk_a` and `chunk_b` are how much of k L1 holds at once."""
-
-    problem: MatmulProblem
-    chunk_a: int
-    chunk_b: int
-
-    def left(self, tile: Task, first: int) -> Index:
-        """Return the rows of a tile in a, from column `first` on."""
-        rows = slice(tile.row, tile.row + tile.rows)
-        depth = slice(first, min(first + self.chunk_a, self.problem.k))
-        matrix = _matrix_of_a(self.problem, tile)
-        return (matrix, depth, rows) if self.problem.transpose_a else (matrix, rows, depth)
-
-    def right(self, tile: Task, first: int) -> Index:
-        """Return the columns of a tile in b, from row `first` on."""
-        columns = slice(tile.column, tile.column + tile.columns)
-        depth = slice(first, min(first + self.chunk_b, self.problem.k))
-        return (tile.batch, columns, depth) if self.problem.transpose_b else (tile.batch, depth, columns)
-
-
-def _matrix_of_a(problem: MatmulProblem, tile: Task) -> int:
-    return 0 if problem.shared_a else tile.batch
-
-
-def _right_place(tile: Task) -> Hashable:
-    return tile.batch, tile.column
-
-
-def _output(tile: Task, first: int, count: int) -> Index:
-    begin = tile.column + first
-    return tile.batch, slice(tile.row, tile.row + tile.rows), slice(begin, begin + count)
+def _range(tile: tuple[int, int]) -> slice:
+    return slice(tile[0], tile[0] + tile[1])

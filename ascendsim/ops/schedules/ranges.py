@@ -6,10 +6,15 @@ listed; a range of them is a few runs: whole images, and the parts of images at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ascendsim.program.builder import ProgramBuilder
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.int64]
 
 
 class Run(NamedTuple):
@@ -27,10 +32,10 @@ class TaskRange(Sequence[Any]):
     An example: 2 groups, 3 images and 4 blocks are 24 tasks. Tasks 6 to 14 are blocks 2 and 3 of image 1 of
     group 0, all blocks of image 2, and blocks 0 and 1 of image 0 of group 1: three runs.
 
-    Images are numbered from `first_image` on. `mark` tells blocks that are only some of a product's.
+    Images are numbered from `first_image` on.
     """
 
-    __slots__ = ("_blocks", "_first_image", "_images", "_make", "_outers", "_range", "mark")
+    __slots__ = ("_blocks", "_first_image", "_images", "_make", "_outers", "_range")
 
     def __init__(
         self,
@@ -40,14 +45,12 @@ class TaskRange(Sequence[Any]):
         make: Callable[[Any, int, Any], Any],
         numbers: range | None = None,
         first_image: int = 0,
-        mark: Hashable = None,
     ) -> None:
         self._outers = outers
         self._images = images
         self._blocks = blocks
         self._make = make
         self._first_image = first_image
-        self.mark = mark
         self._range = range(len(outers) * images * len(blocks)) if numbers is None else numbers
 
     def __len__(self) -> int:
@@ -59,7 +62,7 @@ class TaskRange(Sequence[Any]):
             if numbers.step != 1:
                 return [self[at] for at in range(len(self))[index]]
             whole = self._outers, self._images, self._blocks, self._make
-            return TaskRange(*whole, numbers, self._first_image, self.mark)
+            return TaskRange(*whole, numbers, self._first_image)
         image, block = divmod(numbers, len(self._blocks))
         outer, image = divmod(image, self._images)
         return self._make(self._outers[outer], image + self._first_image, self._blocks[block])
@@ -67,7 +70,8 @@ class TaskRange(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         for run in self.runs():
             for image in run.images:
-                yield from self.tasks(run, image)
+                for block in self._blocks[run.first : run.last]:
+                    yield self._make(self._outers[run.outer], image, block)
 
     def runs(self) -> Iterator[Run]:
         """Yield the runs of each outer: part of an image first, whole images, part of one at the end."""
@@ -83,25 +87,26 @@ class TaskRange(Sequence[Any]):
             yield Run(outer, range(begin, begin + max(whole, 1)), first, last)
             at += max(whole, 1) * (last - first)
 
-    def tasks(self, run: Run, image: int) -> Iterator[Any]:
-        """Yield the tasks of a run in one of its images."""
-        outer = self._outers[run.outer]
-        for block in self._blocks[run.first : run.last]:
-            yield self._make(outer, image, block)
+    def rows(self, of_blocks: Rows) -> Rows:
+        """Return a row for each task: its outer (by number, if it is none), its image, the row of its block.
 
-    def chained(self, builder: ProgramBuilder, run: Run, body: Hashable) -> Iterator[Any]:
-        """Yield those tasks of a run of one image whose code has to be emitted."""
-        outer, blocks = self._outers[run.outer], self._blocks[run.first : run.last]
-        for image, block in builder.chain(run.images.start, blocks, (body, outer)):
-            yield self._make(outer, image, block)
+        of_blocks   a row for each block of the range, those that are not in it included
+        """
+        image, block = np.divmod(np.arange(self._range.start, self._range.stop), len(self._blocks))
+        outer, image = np.divmod(image, self._images)
+        if len(self._outers) and isinstance(self._outers[0], int):
+            outer = np.array(self._outers, np.int64)[outer]
+        return np.column_stack([outer, image + self._first_image, of_blocks[block]])
 
-    def kinds(self) -> set[tuple[Any, Any]]:
-        """Return the different (outer, block) in the range."""
-        return {
-            (self._outers[run.outer], block)
-            for run in self.runs()
-            for block in self._blocks[run.first : run.last]
-        }
+    @property
+    def outers(self) -> Sequence[Any]:
+        """All outers, those that are not in the range included."""
+        return self._outers
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """All blocks of an image, those that are not in the range included."""
+        return self._blocks
 
     def different(self) -> Sequence[Any]:
         """Return the different blocks in the range."""
@@ -116,20 +121,6 @@ class TaskRange(Sequence[Any]):
         return [
             self._make(outer, self._first_image, block) for outer in self._outers for block in self._blocks
         ]
-
-    @property
-    def image(self) -> int:
-        """Its first image; of nothing 0."""
-        return next((run.images.start for run in self.runs()), 0)
-
-    def pattern(self) -> Hashable:
-        """Return which blocks it has, and its runs, with images counted from the first one."""
-        first = self.image
-        runs = [
-            Run(outer, range(images.start - first, images.stop - first), begin, end)
-            for outer, images, begin, end in self.runs()
-        ]
-        return self.mark, tuple(runs)
 
     @property
     def begin(self) -> int:
@@ -188,6 +179,16 @@ class Rotation(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         return tuple(self)[index]
 
+    def rows(self, of: Callable[[Sequence[Any]], Rows], column: int) -> Rows:
+        """Return a row for each task, as `of` makes them of one round; that column is the image."""
+        whole = []
+        for images, tasks in self.rounds:
+            each = of(tasks)
+            own = np.tile(each, (len(images), 1))
+            own[:, column] += np.repeat(np.array(images, np.int64), len(each))
+            whole.append(own)
+        return np.concatenate(whole)
+
     def __iter__(self) -> Iterator[Any]:
         for images, tasks in self.rounds:
             for image in images:
@@ -197,30 +198,4 @@ class Rotation(Sequence[Any]):
 def moved_on(tasks: Sequence[Any], image: int) -> Iterator[Any]:
     """Yield tasks for images that lie so much further on."""
     for task in tasks:
-        # The image in front: a lap may be moved by a number, not a number by a lap.
-        yield task._replace(image=image + task.image)
-
-
-def looped(builder: ProgramBuilder, tasks: Sequence[Any], body: Hashable = ()) -> Iterator[Any]:
-    """Yield the tasks whose code has to be emitted: images are a loop of the program.
-
-    Tasks that are listed one by one are no loop. `body` is what their code depends on besides.
-    """
-    if isinstance(tasks, Cells):
-        for cell in tasks.ranges:
-            yield from looped(builder, cell, body)
-        return
-    if isinstance(tasks, Rotation):
-        for images, each in tasks.rounds:
-            for image in builder.loop(images):
-                yield from moved_on(each, image)
-        return
-    if not isinstance(tasks, TaskRange):
-        yield from tasks
-        return
-    for run in tasks.runs():
-        if len(run.images) == 1:
-            yield from tasks.chained(builder, run, body)
-            continue
-        for image in builder.loop(run.images, (body, tasks.mark, run.outer, run.first, run.last)):
-            yield from tasks.tasks(run, image)
+        yield task._replace(image=task.image + image)

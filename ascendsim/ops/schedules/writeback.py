@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import UnsupportedError
-from ascendsim.profile import Profile
-from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.places import GmTensor, Slot
+from ascendsim.program.indices import Axis, Number, Span
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import CopyUbToGm
 
-# find(task, first, count): the slice of the tensor for a range of a task's columns.
-Find = Callable[[Any, int, int], tuple[Any, ...]]
+# size(*at): rows and columns of the tile at some indices. find(*at, first, count): its slice of the tensor
+# for a range of its columns.
+Size = Callable[..., tuple[int, int]]
+Find = Callable[..., tuple[Any, ...]]
 
 
 class Writeback:
@@ -32,8 +33,7 @@ class Writeback:
 
     def __init__(
         self,
-        builder: ProgramBuilder,
-        profile: Profile,
+        nest: Nest,
         tensor: GmTensor,
         m: int,
         n: int,
@@ -44,11 +44,9 @@ class Writeback:
         ub_share: int = 1,
         l0c_tiles: int = 2,
     ) -> None:
-        self._b = builder
-        self._tensor = tensor
-        self._c0 = c0
-        self._unit_flag = unit_flag
-        self._cut = cut
+        profile = nest.profile
+        self._nest, self._tensor, self._c0 = nest, tensor, c0
+        self._unit_flag, self._cut = unit_flag, cut
         # Unified cores have no Fixpipe: what leaves L0C goes through UB, in the vector pipe.
         self._direct = profile.has_path("L0C", "GM")
         if self._direct:
@@ -64,36 +62,75 @@ class Writeback:
         # Pieces of whole fractals, or of whole groups of channels, and two of them in UB: one is converted
         # while the other one leaves.
         unit = c0 or profile.cube.n0
-        half = builder.room("UB") // ub_share // 2
+        half = nest.room("UB") // ub_share // 2
         self._piece = min(round_up(n, unit), max(unit, half // (m * tensor.itemsize) // unit * unit))
-        self._ring = builder.ring("UB", m * self._piece * tensor.itemsize, "out", 2)
+        self._ring = nest.ring("UB", m * self._piece * tensor.itemsize, "out", 2)
 
-    @property
-    def target(self) -> str:
-        """Name of the tensor that is written."""
-        return self._tensor.name
+    def write(
+        self,
+        source: Number,
+        at: Sequence[Number | int],
+        size: Size,
+        find: Find,
+        columns: tuple[Number, Sequence[int]],
+        *,
+        tensor: GmTensor | None = None,
+        atomic: bool = False,
+    ) -> None:
+        """Write the tile at some indices, or add it where it is `atomic`.
 
-    def onto(self, tensor: GmTensor) -> Writeback:
-        """Return what writes to another tensor of the same format, by the same slots."""
-        other = copy(self)
-        other._tensor = tensor
-        return other
-
-    def write(self, source: Slot, m: int, n: int, find: Find, task: Any, *, atomic: bool = False) -> None:
-        """Write the tile of a task; find(task, first, count) is the slice for a range of its columns."""
-        size = self._tensor.itemsize
+        columns   the index that tells how many columns it has, and how many by that index
+        tensor    another one of the same format
+        """
+        target = tensor or self._tensor
+        itemsize = target.itemsize
         if self._direct:
-            place = self._b.gm(self._tensor, find, task, 0, n)
-            self._b.add(Fixpipe(place, source, m * n * size, self._c0, atomic, self._unit_flag, self._cut))
+
+            def fixpipe(slot: Slot, *own: int) -> Fixpipe:
+                m, n = size(*own)
+                place = Gm(target, find(*own, 0, n))
+                return Fixpipe(place, slot, m * n * itemsize, self._c0, atomic, self._unit_flag, self._cut)
+
+            self._nest.emit(fixpipe, [source], at)
             return
+
+        def stall(*own: int) -> StallCube:
+            m, n = size(*own)
+            return StallCube(m * n)
+
+        def part(own: Sequence[int], piece: int) -> tuple[int, int, int]:
+            m, n = size(*own)
+            return m, piece * self._piece, min(self._piece, n - piece * self._piece)
+
+        def convert(slot: Slot, source: Slot, *own: int) -> CopyL0cToUb | None:
+            m, first, count = part(own[:-1], own[-1])
+            if count <= 0:
+                return None
+            return CopyL0cToUb(slot, source, first, count, target.dtype, m * count, self._c0, self._pipe)
+
+        def leave(slot: Slot, *own: int) -> CopyUbToGm | None:
+            m, first, count = part(own[:-1], own[-1])
+            if count <= 0:
+                return None
+            return CopyUbToGm(Gm(target, find(*own[:-1], first, count)), slot, m * count * itemsize, atomic)
+
+        n = self._nest
         if self._stalls:
             # Behind the tile's last product and before the first one of the next.
-            self._b.add(StallCube(m * n))
-        for first in range(0, n, self._piece):
-            count = min(self._piece, n - first)
-            slot = self._ring.next()
-            self._b.add(
-                CopyL0cToUb(slot, source, first, count, self._tensor.dtype, m * count, self._c0, self._pipe)
-            )
-            place = self._b.gm(self._tensor, find, task, first, count)
-            self._b.add(CopyUbToGm(place, slot, m * count * size, atomic))
+            n.emit(stall, (), at)
+        index, widths = columns
+        counts = [-(-width // self._piece) for width in widths]
+        pieces = Axis(max(counts), range(max(counts)))
+        count = n.table(counts, max(counts) + 1, "pieces")[index]
+        # Cores whose tiles are cut otherwise may add to the same pieces, so these are told by their ends.
+        ends = [[min(first + self._piece, width) for first in self._firsts(counts)] for width in widths]
+        first_of = n.table(self._firsts(counts), max(widths) + 1, "first of")
+        end_of = n.table(ends, max(widths) + 1, "end of")
+        with n.loop(Span(0, count, pieces, count.text), "piece") as piece:
+            slot = n.next(self._ring)
+            n.emit(convert, [slot, source], [*at, piece])
+            n.emit(leave, [slot], [*at, piece], slice_at=[*at, first_of[piece], end_of[index, piece]])
+
+    def _firsts(self, counts: Sequence[int]) -> list[int]:
+        """Return the first column of each piece of the widest tile."""
+        return [piece * self._piece for piece in range(max(counts))]

@@ -23,12 +23,11 @@ from typing import NamedTuple
 from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS, row_spans
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import even_parts
-from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.tiles import ACCUMULATOR_BYTES
-from ascendsim.ops.tiling.legal.gradients import space_of
 from ascendsim.ops.tiling.legal.space import Base
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 
@@ -40,14 +39,10 @@ class Bound(NamedTuple):
     pipe: str
 
 
-def least_time(problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> Bound:
-    """Return the time below which no plan of `dgrad`, or of `wgrad`, comes, L2 warm.
-
-    gradient        "grad_input" or "grad_weight"
-    compute_dtype   the format that the cube multiplies
-    """
+def least_time(request: PlanRequest) -> Bound:
+    """Return the time below which no plan of `dgrad`, or of `wgrad`, comes, L2 warm."""
     # Groups that the product's operator computes as one are one here, too.
-    gemm = space_of(problem, gradient, compute_dtype, profile).gemm
+    gemm, profile = request.gemm, request.profile
     work = _DgradWork(gemm, profile) if isinstance(gemm, DgradGemm) else _WgradWork(gemm, profile)
     moved = {
         "MTE2": sum(tensor.size_bytes for tensor in work.operands)

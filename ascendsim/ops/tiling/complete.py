@@ -11,12 +11,13 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.catalogue import schedule_named
 from ascendsim.ops.schedules.wgrad.stream import WgradStream
-from ascendsim.ops.tiling.fitting import STEPS, Filling, fitted
+from ascendsim.ops.tiling.choose import choose
+from ascendsim.ops.tiling.fitting import STEPS, fitted
 from ascendsim.ops.tiling.grids import dealt_again, on_grid
 from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.timed import fastest_of_few
 from ascendsim.ops.tiling.vendor.stream import tail_along
-from ascendsim.profile import Profile
 
 # How nests that deal shares number their tasks where the plan to start from is of a nest with other axes: as
 # operators of the 910B number those of basic blocks, and of the 910_95 those of stream-K.
@@ -24,8 +25,8 @@ ORDERS = {"grad_input": "group m batch d n", "grad_weight": "group k batch d m n
 STREAM_ORDER = "m n d group"
 
 
-def completed(partial: PartialPlan, filling: Filling) -> Plan:
-    """Return a whole plan with what was given of it.
+def completed(request: PlanRequest) -> Plan:
+    """Return a whole plan with what the user fixes of it.
 
     Chosen     as without it, for a machine of `block_dim` cores, or of the cells of the grid
     Grid       parts that are not given take the cores that are left: images, rows of an image, m, n. Of base
@@ -36,10 +37,10 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     Raises     CapacityError naming the buffer that is short whatever is left open; ConfigError naming the
                rule that a field breaks
     """
-    base = _base(partial, filling)
+    partial, base = request.fixed, _base(request)
     kind = schedule_named(partial.schedule or base.schedule)
-    tiling = replace(_taken_over(base, kind, filling), **partial.fields)
-    tiling = on_grid(tiling, kind, partial, filling)
+    tiling = replace(_taken_over(base, kind, request), **partial.fields)
+    tiling = on_grid(tiling, kind, request)
     # One tile of each operand serves the same pixels: a step that is given alone is that of both.
     given = [partial.fields[step] for step in STEPS if step in partial.fields]
     if kind.makes == "grad_weight" and len(given) == 1:
@@ -48,21 +49,21 @@ def completed(partial: PartialPlan, filling: Filling) -> Plan:
     if tiling == base.tiling and kind is schedule_named(base.schedule):
         return made
     if issubclass(kind, WgradStream) and not partial.fields.keys() & {"k_split", "stream_axis"}:
-        whole = fitted(replace(tiling, k_split=1, stream_axis=""), kind, partial, filling)
-        tiling = _streamed(whole, kind, filling)
+        whole = fitted(replace(tiling, k_split=1, stream_axis=""), kind, request)
+        tiling = _streamed(whole, kind, request)
     if partial.fields.get("k_split") == 1 and "stream_axis" not in partial.fields:
         # One part is cut along no axis.
         tiling = replace(tiling, stream_axis="")
-    tiling = fitted(tiling, kind, partial, filling)
-    again = dealt_again(tiling, kind, partial, filling)
+    tiling = fitted(tiling, kind, request)
+    again = dealt_again(tiling, kind, request)
     if again is not None:
         # What is gained in cores can be lost in loads, and in parts of a sum that are added: both are timed.
-        both = tiling, fitted(again, kind, partial, filling)
-        tiling = fastest_of_few(kind, filling.gemm, filling.profile, both, filling.sums)
+        both = tiling, fitted(again, kind, request)
+        tiling = fastest_of_few(kind, request.gemm, request.profile, both, request.sums)
     return replace(made, tiling=tiling)
 
 
-def _taken_over(base: Plan, kind: type[Schedule], filling: Filling) -> Tiling:
+def _taken_over(base: Plan, kind: type[Schedule], request: PlanRequest) -> Tiling:
     """Return the tiling of a plan with what a nest needs that the plan's own does not read."""
     tiling = base.tiling
     if kind.fixed and kind is not schedule_named(base.schedule):
@@ -72,8 +73,8 @@ def _taken_over(base: Plan, kind: type[Schedule], filling: Filling) -> Tiling:
     if _lacks_split(kind, tiling):
         # Segments of a sum over all taps are none of what one phase of the stride adds; and operators that
         # split a kernel turn its weights first.
-        turned = not filling.profile.generation.changes_layouts
-        axes = "h" if filling.gemm.sliding.dilation[1] > 1 else "hw"
+        turned = not request.profile.generation.changes_layouts
+        axes = "h" if request.gemm.sliding.dilation[1] > 1 else "hw"
         tiling = replace(tiling, k_split=1, single_core_k=0, transpose_first=turned, kernel_split=axes)
     if _lacks_loop(kind, tiling):
         tiling = replace(tiling, tap_loop="kh" if kind.makes == "grad_input" else "khkw")
@@ -111,14 +112,15 @@ def _usual_order(kind: type[Schedule]) -> str:
     return STREAM_ORDER if issubclass(kind, WgradStream) else ORDERS[kind.makes]
 
 
-def _base(partial: PartialPlan, filling: Filling) -> Plan:
+def _base(request: PlanRequest) -> Plan:
     """Return the plan that is changed: the first of the strategies whose nest knows all that is given."""
-    machine, blocks = filling.profile, partial.block_dim
+    partial, machine = request.fixed, request.profile
+    blocks = partial.block_dim
     cores = machine.cores.cube
     if blocks:
         machine = replace(machine, cores=machine.cores._replace(cube=blocks))
     plan = None
-    for plan in _choices(partial, filling, machine):
+    for plan in _choices(replace(request, profile=machine)):
         kind = schedule_named(partial.schedule or plan.schedule)
         if _starts(plan, kind, partial):
             break
@@ -142,24 +144,24 @@ def _starts(plan: Plan, kind: type[Schedule], partial: PartialPlan) -> bool:
     return set(plan.tiling.set_fields()) | set(partial.fields) <= kind.obeyed()
 
 
-def _choices(partial: PartialPlan, filling: Filling, machine: Profile) -> Iterator[Plan]:
+def _choices(request: PlanRequest) -> Iterator[Plan]:
     """Yield the plans to start from, the best first; the search, which says the least, comes last."""
-    plan = filling.choose("product", machine)
+    plan, nest = choose(request), request.fixed.schedule
     if plan.chosen_by == "product":
         yield plan
     # The operators' nests have rules of their own, also where a call does not follow them by default.
-    other = partial.schedule is not None and partial.schedule != plan.schedule
+    other = nest is not None and nest != plan.schedule
     if other or schedule_named(plan.schedule).fixed:
         try:
-            shares = filling.choose("shares", machine)
+            shares = choose(request, "shares")
         except (CapacityError, UnsupportedError):
             pass
         else:
-            if partial.schedule in (None, shares.schedule):
+            if nest in (None, shares.schedule):
                 yield shares
-            elif "task_order" in schedule_named(partial.schedule).reads:
-                yield _read_by(schedule_named(partial.schedule), shares)
-    yield filling.choose("search", machine)
+            elif "task_order" in schedule_named(nest).reads:
+                yield _read_by(schedule_named(nest), shares)
+    yield choose(request, "search")
 
 
 def _read_by(kind: type[Schedule], plan: Plan) -> Plan:
@@ -169,10 +171,10 @@ def _read_by(kind: type[Schedule], plan: Plan) -> Plan:
     return replace(plan, tiling=replace(plan.tiling, **unread))
 
 
-def _streamed(tiling: Tiling, kind: type[WgradStream], filling: Filling) -> Tiling:
+def _streamed(tiling: Tiling, kind: type[WgradStream], request: PlanRequest) -> Tiling:
     """Return the tiling with its last round cut as the operators cut it."""
-    gemm = filling.gemm
-    units = kind(gemm, tiling, filling.profile, filling.sums).tasks.units
+    gemm = request.gemm
+    units = kind(gemm, tiling, request.profile, request.sums).tasks.units
     extents = {"batch_depth": gemm.batch * gemm.small.shape[2], "height": gemm.sliding.out_size[0]}
-    tail = tail_along(extents, len(units), filling.profile.cores.cube)
+    tail = tail_along(extents, len(units), request.profile.cores.cube)
     return replace(tiling, k_split=tail.ways, stream_axis=tail.axis if tail.ways > 1 else "")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ascendsim.errors import CapacityError
-from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.plan import Tiling
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.wgrad.columns import narrowed_to
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.tiling.partial import PartialPlan
-from ascendsim.profile import Profile
+from ascendsim.ops.tiling.request import PlanRequest
 
 # Every size is a multiple of a fractal, or of a group of channels where those are wider.
 FRACTAL = 16
@@ -27,45 +26,27 @@ SHRINK: dict[str, tuple[tuple[str, ...], ...]] = {
     "L0C": (("cl0_buffers",), ("base_m", "base_n")),
     "UB": (("base_m",),),
 }
-# Returns the plan of a strategy for a machine.
-Choose = Callable[[str, Profile], Plan]
 
 
-@dataclass(frozen=True)
-class Filling:
-    """What the rest of a plan is filled in for.
-
-    gemm     the product
-    profile  the machine
-    sums     how parts of a reduction on different cores are added (`schedules/base.py`)
-    choose   returns the plan of a strategy, "product", "shares" or "search", for a machine
-    """
-
-    gemm: Any
-    profile: Profile
-    sums: str
-    choose: Choose
-
-
-def fitted(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling) -> Tiling:
-    """Return the tiling with what is not given made smaller until it fits, on all cores that get work.
+def fitted(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tiling:
+    """Return the tiling with what is not fixed made smaller until it fits, on all cores that get work.
 
     Raises   CapacityError naming the buffer that is short whatever is left open
     """
-    profile, most = filling.profile, filling.profile.cores.cube
+    partial, most = request.fixed, request.profile.cores.cube
     if partial.block_dim:
         most = min(most, partial.block_dim)
     while True:
         if "used_cores" not in partial.fields:
             tiling = replace(tiling, used_cores=most)
-        schedule = kind(filling.gemm, tiling, profile, filling.sums)
+        schedule = kind(request.gemm, tiling, request.profile, request.sums)
         try:
             dealt = [tasks for tasks in schedule.dealt() if tasks]
             _reserve(schedule, dealt)
             if "base_n" in partial.fields:
                 _require_width(schedule)
         except CapacityError as error:
-            smaller = _smaller(tiling, error.buffer, {*partial.fields, *kind.fixed}, unit_of(filling))
+            smaller = _smaller(tiling, error.buffer, {*partial.fields, *kind.fixed}, unit_of(request))
             if smaller is None:
                 said = ", ".join(f"{name} {value}" for name, value in partial.fields.items())
                 raise CapacityError(
@@ -79,9 +60,9 @@ def fitted(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: 
             return replace(tiling, used_cores=used)
 
 
-def unit_of(filling: Filling) -> int:
+def unit_of(request: PlanRequest) -> int:
     """Return what every size is a multiple of, in elements."""
-    sliding = getattr(filling.gemm, "sliding", None)
+    sliding = getattr(request.gemm, "sliding", None)
     return max(FRACTAL, sliding.c0) if sliding else 2 * FRACTAL
 
 
@@ -93,7 +74,7 @@ def _reserve(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> None:
     if isinstance(schedule, BlockSchedule) and type(schedule).program is BlockSchedule.program:
         # The largest first: an error tells what that needs, not what is left over for the last core.
         for sizes in sorted({schedule.tasks.sizes(tasks) for tasks in dealt}, reverse=True):
-            schedule.emitter(sizes)
+            schedule.nest(sizes)
     elif dealt:
         # What another nest reserves only its program tells; the first core has the largest tiles as a rule.
         schedule.program(dealt[0])

@@ -11,12 +11,13 @@ from ascendsim.ops.plan import GRID, Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.tiling.fitting import Filling, unit_of
-from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.fitting import unit_of
+from ascendsim.ops.tiling.request import PlanRequest
 
 
-def on_grid(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling) -> Tiling:
+def on_grid(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tiling:
     """Return the tiling with the parts of the grid that are not given, and base blocks inside its cells."""
+    partial = request.fixed
     given = {axis: max(1, partial.fields[axis]) for axis in GRID if axis in partial.fields}
     # Even parts of all pixels stand for those of images and of their tiles; blocks cut themselves.
     if partial.fields.get("pixel_dim"):
@@ -28,8 +29,8 @@ def on_grid(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling:
     # Nests that deal shares know parts of the images alone, and number their tasks themselves.
     if not given or "m_dim" not in kind.reads:
         return tiling
-    extents, unit = _extents(filling.gemm), unit_of(filling)
-    left = (partial.block_dim or filling.profile.cores.cube) // prod(given.values())
+    extents, unit = _extents(request.gemm), unit_of(request)
+    left = (partial.block_dim or request.profile.cores.cube) // prod(given.values())
     parts = dict(given)
     for axis in extents:
         if axis not in given:
@@ -48,22 +49,21 @@ def on_grid(tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling:
     return replace(tiling, **{name: value for name, value in cut.items() if name not in partial.fields})
 
 
-def dealt_again(
-    tiling: Tiling, kind: type[Schedule], partial: PartialPlan, filling: Filling
-) -> Tiling | None:
+def dealt_again(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tiling | None:
     """Return the tiling with the grid whose busiest cell has the fewest base blocks; None: as it is.
 
     A grid is chosen for base blocks of its own size. Of larger ones it can leave cells with a single block,
     and other cells with none. The reduction of grad_weight is cut in parts only where it was.
     """
+    partial = request.fixed
     sized = partial.fields.keys() & {"base_m", "base_n"} and not partial.fields.keys() & {*GRID, "pixel_dim"}
     if not tiling.has_grid or not sized or "m_dim" not in kind.reads:
         return None
-    extents = _extents(filling.gemm)
+    extents = _extents(request.gemm)
     sizes = {"m_dim": tiling.base_m, "n_dim": tiling.base_n}
     # Even parts of all pixels are no parts of images and tiles, and give way to these.
     own = {axis: max(1, getattr(tiling, axis)) for axis in extents}
-    whole = isinstance(filling.gemm, WgradGemm) and own["batch_dim"] * own["k_dim"] == 1
+    whole = isinstance(request.gemm, WgradGemm) and own["batch_dim"] * own["k_dim"] == 1
     # Parts that are added ask for zeros to add them to, by a kernel of its own.
     free = {axis: 1 if whole and axis in ("batch_dim", "k_dim") else size for axis, size in extents.items()}
 
@@ -71,7 +71,7 @@ def dealt_again(
         cells = {axis: -(-extents[axis] // parts) for axis, parts in grid.items()}
         return prod(-(-cell // sizes.get(axis, 1)) for axis, cell in cells.items())
 
-    cores = partial.block_dim or filling.profile.cores.cube
+    cores = partial.block_dim or request.profile.cores.cube
     found = min(_grids(free, sizes, cores), key=lambda grid: (blocks(grid), prod(grid.values())))
     if not tiling.pixel_dim and blocks(own) <= blocks(found):
         return None

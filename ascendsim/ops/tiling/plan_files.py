@@ -79,7 +79,8 @@ def write_plans(path: Path | str, plans: Mapping[str, Plan], *, about: str = "",
     path     ends in .toml or .json
     plans    by gradient, such as `r.plans` of a result
     about    a comment at the top of a TOML file
-    names    "ours", or "vendor": the field names of the vendor's tuning files, which say less
+    names    "ours", or "vendor": the field names of the vendor's tuning files, and ours for what these
+             cannot say
 
     Raises   ConfigError for another ending, or a schedule that is a class; UnsupportedError where the vendor
              has no names; DataError if it cannot be written

@@ -12,17 +12,14 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError
 from ascendsim.ops.plan import Plan
-from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.phases import phases_of
 from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.fitting import FRACTAL
-from ascendsim.ops.tiling.given import plans_of
-from ascendsim.ops.tiling.legal.gradients import space_of
+from ascendsim.ops.tiling.given import plan_of
 from ascendsim.ops.tiling.partial import PartialPlan
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
-from ascendsim.profile import Profile
+from ascendsim.ops.tiling.request import PlanRequest
 
 # Their nests by gradient, with what a nest has to be told.
 NESTS: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
@@ -42,10 +39,8 @@ STREAM_FOLLOWS = (*FOLLOWS, "k_split", "stream_axis")
 class OperatorTilings:
     """Plans of the operators' nests for one gradient."""
 
-    def __init__(self, problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> None:
-        self.gradient = gradient
-        self._asked = problem, [gradient], compute_dtype, profile
-        self._space = space_of(problem, gradient, compute_dtype, profile)
+    def __init__(self, request: PlanRequest) -> None:
+        self.gradient, self._request = request.gradient, request
 
     def starts(self) -> list[Plan]:
         """Return what the product's rules say of each nest that takes the layer, each plan once.
@@ -60,10 +55,8 @@ class OperatorTilings:
 
     def _own_nest(self) -> str | type | None:
         """Return the nest of the plan that the operators' rules make; None where they make none."""
-        problem, (gradient,), compute_dtype, profile = self._asked
         try:
-            stored, hf32 = stored_name(compute_dtype), compute_dtype == "hf32"
-            return product_tiling(problem, gradient, stored, profile, hf32=hf32, by_winograd=False).schedule
+            return choose(self._request, "shares").schedule
         except AscendSimError:
             return None
 
@@ -85,8 +78,8 @@ class OperatorTilings:
 
         Plans of other nests, or of groups merged otherwise, come back as they are.
         """
-        tiling, gemm = plan.tiling, self._space.gemm
-        if not self.has(plan) or tiling.group_merge != self._space.group_merge:
+        tiling, gemm = plan.tiling, self._request.gemm
+        if not self.has(plan) or tiling.group_merge != self._request.merge:
             return plan
         if isinstance(gemm, DgradGemm):
             phases = phases_of(gemm.sliding, tiling.kernel_split) if tiling.kernel_split else ()
@@ -105,9 +98,8 @@ class OperatorTilings:
 
     def _plan(self, nest: str, fields: Mapping[str, Any]) -> Plan | None:
         """Return the whole plan with these fields; None where there is none."""
-        given = {self.gradient: PartialPlan(dict(fields), nest)}
         try:
-            return self.spelled(plans_of(*self._asked, given, {})[self.gradient])
+            return self.spelled(plan_of(self._request, PartialPlan(dict(fields), nest)))
         except AscendSimError:
             return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.tiling.legal.space import Base
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.studies.tuning.moves import neighbours, nests_of
 from ascendsim.studies.tuning.operators import OperatorTilings
 from ascendsim.studies.tuning.records import Trial
@@ -28,8 +29,8 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
     Raises   AscendSimError where the usual plan cannot be timed
     """
     asked = tuner.question
-    of = asked.problem, asked.gradient, tuner.compute_dtype, tuner.profile
-    ours, operators = Tilings(*of), OperatorTilings(*of)
+    request = PlanRequest(asked.problem, asked.gradient, tuner.compute_dtype, tuner.profile)
+    ours, operators = Tilings(request), OperatorTilings(request)
     usual, searched = tuner.chosen("product"), tuner.chosen("search")
     tuner.allowed = lambda plan: asked.nests != "operators" or operators.has(plan)
     tuner.same = operators.spelled

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling, even_parts
-from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.tiling.legal.gradients import space_of
 from ascendsim.ops.tiling.legal.space import NO_GRID, Base, Cut, Grid
-from ascendsim.profile import Profile
+from ascendsim.ops.tiling.legal.tilings import space_of
+from ascendsim.ops.tiling.request import PlanRequest
 
 # Base sizes above hold no useful reduction in L0 of any product; of a reduction, no L0A holds more.
 MOST = {"m": 1024, "n": 1024, "k": 1024}
@@ -45,10 +43,8 @@ class Wish:
 class Tilings:
     """The tilings of one gradient under its usual loop nest, found by what is wished for."""
 
-    def __init__(self, problem: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> None:
-        if gradient not in ("grad_input", "grad_weight"):
-            raise ConfigError(f"gradient is {gradient!r}; it must be grad_input or grad_weight")
-        self.space = space_of(problem, gradient, compute_dtype, profile)
+    def __init__(self, request: PlanRequest) -> None:
+        self.space = space_of(request)
         self.sizes = tuple(
             tuple(sorted(even_parts(legal[-1], legal.step, most)))
             for legal, most in zip(self.space.sizes, MOST.values(), strict=True)

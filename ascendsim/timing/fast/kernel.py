@@ -1,10 +1,9 @@
-"""Run a whole kernel on the compiled engine: its code as tables, what L2 holds, phase after phase."""
+"""Run a whole kernel on the compiled engine: its programs as tables, what L2 holds, phase after phase."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,13 +13,11 @@ from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.posts import VECTOR_CORES, pipe_on, seen_from
 from ascendsim.program.program import Program
-from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled.state import NEVER
-from ascendsim.timing.fast.laid import Laid
-from ascendsim.timing.fast.lanes import SliceBook
-from ascendsim.timing.fast.layouts import Layouts
+from ascendsim.timing.fast.forms import FormBook
 from ascendsim.timing.fast.moving import Run
 from ascendsim.timing.fast.phase import Answer, run_phase
+from ascendsim.timing.fast.programs import PhaseRows, Transfers
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
 from ascendsim.timing.l2.lanes import Lane, PhaseLanes
 from ascendsim.timing.teams import Team, teams_of
@@ -98,8 +95,7 @@ def _run(
     alone: Mapping[int, PhaseAlone] = EMPTY,
 ) -> tuple[list[_Timed | PhaseTimes], dict[str, int]]:
     """Run the phases of a kernel but for those that are known `alone`, by their numbers."""
-    book = CodeBook(profile)
-    layouts = Layouts(book)
+    book = FormBook(profile)
 
     def checked(program: Program, kind: str) -> Program:
         book.check(program, kind)
@@ -108,15 +104,16 @@ def _run(
     others = [phase for number, phase in enumerate(kernel.phases) if number not in alone]
     phases = [teams_of(phase, folded, checked) for phase in others]
     hits = only_hits(kernel, profile, l2_start)
-    laid = [Laid(layouts, [team.programs[0] for team in teams]) for teams in phases]
-    lanes = [
-        _lanes(teams, own, book, layouts, profile, apart=phase.apart, hits=hits)
-        for phase, teams, own in zip(others, phases, laid, strict=True)
+    own = [PhaseRows(book, [team.programs[0] for team in teams]) for teams in phases]
+    moving = [
+        rows.transfers(_asked(rows, profile) if hits else None, apart=phase.apart)
+        for phase, rows in zip(others, own, strict=True)
     ]
+    lanes = [_lanes(teams, each, book) for teams, each in zip(phases, moving, strict=True)]
     account = account_of_lanes(lanes, kernel, profile, l2_start)
     now = profile.scalar.start_cycles
     timed: list[_Timed | PhaseTimes] = []
-    found = zip(phases, laid, account.phases, strict=True)
+    found = zip(phases, own, moving, account.phases, strict=True)
     for number, phase in enumerate(kernel.phases):
         # Between phases all cores wait for each other; before the first there is nobody to wait for.
         if timed:
@@ -127,10 +124,12 @@ def _run(
             if now > stop_above:
                 raise StoppedError(stopped_words(kernel.name, stop_above))
             continue
-        teams, own, (numbers, outcomes) = next(found)
-        runs = _runs(teams, own if folded else None, layouts, numbers)
+        teams, rows, each, (numbers, outcomes) = next(found)
+        runs = _runs(teams, each, numbers)
+        if not folded:
+            rows = PhaseRows(book, [run.program for run in runs])
         answer = run_phase(
-            phase.name, runs, outcomes, now, book, profile, recorded=recorded, stop_above=stop_above
+            phase.name, runs, rows, outcomes, now, book, profile, recorded=recorded, stop_above=stop_above
         )
         if answer is None:
             raise StoppedError(stopped_words(kernel.name, stop_above))
@@ -138,82 +137,48 @@ def _run(
         timed.append(_Timed(phase.name, now, end, runs, answer))
         now = end
     moved = Counter(account.bytes)
-    for each in alone.values():
-        moved.update(each.bytes)
+    for known in alone.values():
+        moved.update(known.bytes)
     return timed, dict(moved)
 
 
-def _lanes(
-    teams: Sequence[Team[Program]],
-    laid: Laid,
-    book: CodeBook,
-    layouts: Layouts,
-    profile: Profile,
-    *,
-    apart: bool,
-    hits: bool,
-) -> PhaseLanes:
-    """Return the transfers of a phase as the account of L2 takes them: one program of each team.
+def _asked(rows: PhaseRows, profile: Profile) -> frozenset[str]:
+    """Return the tensors of which slices are told apart in a phase that only hits."""
+    # What another phase reads may be written here.
+    return asks_for_slices([rows.book.traffics[number] for number in rows.met()], profile)
 
-    laid   these programs
-    apart  whether each transfer has a slice of its own, so that none has to be found
-    hits   whether the kernel only hits, so that only of some tensors the slices have to be found
-    """
-    traffics = laid.traffics()
-    named: Sequence[NDArray[np.int64]]
-    if apart:
-        ends = accumulate(map(len, traffics), initial=0)
-        named = [np.arange(first, end, dtype=np.int64) for first, end in pairwise(ends)]
-    else:
-        named = _named(laid, book, layouts, profile, hits)
-    lanes = [
-        Lane(len(team.cores), moved, numbers)
-        for team, moved, numbers in zip(teams, traffics, named, strict=True)
-    ]
+
+def _lanes(teams: Sequence[Team[Program]], moving: Sequence[Transfers], book: FormBook) -> PhaseLanes:
+    """Return the transfers of a phase as the account of L2 takes them."""
+    lanes = [Lane(len(team.cores), own.traffics, own.slices) for team, own in zip(teams, moving, strict=True)]
     return PhaseLanes(tuple(book.traffics), tuple(lanes))
 
 
-def _named(
-    laid: Laid, book: CodeBook, layouts: Layouts, profile: Profile, hits: bool
-) -> Sequence[NDArray[np.int64]]:
-    """Return the numbers of the slices that the transfers of each program name."""
-    asked = None
-    if hits:
-        # What another phase reads may be written here.
-        met = np.flatnonzero(np.bincount(laid.columns[0]))
-        asked = asks_for_slices([book.traffics[number] for number in met.tolist()], profile)
-    return SliceBook(book, layouts, laid, asked).numbers()
-
-
 def _runs(
-    teams: Sequence[Team[Program]], laid: Laid | None, layouts: Layouts, outcomes: Sequence[NDArray[np.int32]]
+    teams: Sequence[Team[Program]], moving: Sequence[Transfers], outcomes: Sequence[NDArray[np.int32]]
 ) -> list[Run]:
-    """Return the programs of a phase with their transfers; `laid` has them if there is one for each team."""
-    each = [(*run, made) for team, made in zip(teams, outcomes, strict=True) for run in team.each()]
-    laid = laid or Laid(layouts, [program for _, program, _ in each])
+    """Return the programs of a phase with their transfers, which are alike for all of a team."""
     return [
-        Run(cores, program, moved, beside, made)
-        for (cores, program, made), moved, beside in zip(each, laid.traffics(), laid.cores(), strict=True)
+        Run(cores, program, own.traffics, own.cores, made)
+        for team, own, made in zip(teams, moving, outcomes, strict=True)
+        for cores, program in team.each()
     ]
 
 
 def _core_times(runs: Sequence[Run], answer: Answer, issue_cycles: int) -> tuple[CoreTimes, ...]:
     """Return the times of every core of every program."""
     # Plain numbers of all cores at once: an array takes its time for each one that it is asked for.
-    all_busy, ends = answer.busy.tolist(), answer.done.tolist()
+    all_busy, ends, issued = answer.busy.tolist(), answer.done.tolist(), answer.issued.tolist()
     waits: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     found = np.argwhere(answer.waits)
     for (at, pipe, cause), cycles in zip(found.tolist(), answer.waits[tuple(found.T)].tolist(), strict=True):
         waits.setdefault((at, pipe // len(PIPES)), []).append((pipe, cause, cycles))
     made = []
     for at, run in enumerate(runs):
-        names = _NAMES[: len(PIPES) * len(run.program.sizes)]
-        used = [pipe for pipe, name in enumerate(names) if name in run.program.used]
-        for core, size in enumerate(run.program.sizes):
-            busy = {"S": size * issue_cycles}
-            for pipe in used:
-                if pipe // len(PIPES) == core:
-                    busy[PIPES[pipe % len(PIPES)]] = all_busy[at][pipe]
+        for core in range(run.program.cores):
+            own = range(core * len(PIPES), (core + 1) * len(PIPES))
+            busy = {"S": sum([issued[at][pipe] for pipe in own]) * issue_cycles}
+            busy |= {PIPES[pipe % len(PIPES)]: all_busy[at][pipe] for pipe in own if issued[at][pipe]}
             waiting: dict[str, dict[str, int]] = {}
             for pipe, cause, cycles in waits.get((at, core), ()):
                 causes = waiting.setdefault(PIPES[pipe % len(PIPES)], {})

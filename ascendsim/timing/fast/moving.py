@@ -15,8 +15,8 @@ import numpy as np
 from ascendsim.program.kernel import Core
 from ascendsim.program.posts import VECTOR_CORES
 from ascendsim.program.program import Program
-from ascendsim.timing.fast.code import CodeBook
 from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.forms import FormBook
 from ascendsim.timing.l2.accesses import Outcome
 from ascendsim.timing.links import Flow, fixed_rate
 from ascendsim.timing.transfers import Spreading, Transfer
@@ -50,12 +50,12 @@ class Run(NamedTuple):
 
 
 def transfer_tables(
-    runs: Sequence[Run], outcomes: Sequence[Outcome], book: CodeBook, profile: Profile
+    runs: Sequence[Run], outcomes: Sequence[Outcome], book: FormBook, profile: Profile
 ) -> tuple[Table, Table]:
     """Return which transfer each (kind, traffic, outcome) is that occurs, and the transfers."""
     # Cores that are vector cores, and those beside cube cores.
-    vectors = sum(len(run.cores) * (len(run.program.sizes) - (run.cores[0].kind == "cube")) for run in runs)
-    paired = any(len(run.program.sizes) > VECTOR_CORES for run in runs)
+    vectors = sum(len(run.cores) * (run.program.cores - (run.cores[0].kind == "cube")) for run in runs)
+    paired = any(run.program.cores > VECTOR_CORES for run in runs)
     spreading = Spreading(profile, in_pairs=paired or vectors > 2)
     width = len(outcomes)
     # Which transfers occur in a program, as bytes, and how many cores run such programs: most are alike.
@@ -63,7 +63,7 @@ def transfer_tables(
     occur = np.zeros(2 * max(1, len(book.traffics)) * width, np.bool_)
     for run in runs:
         kind: Any = KINDS.index(run.cores[0].kind)
-        if len(run.program.sizes) > 1:
+        if run.program.cores > 1:
             kind = np.where(run.beside > 0, KINDS.index("vector"), kind)
         own = np.zeros(len(occur), np.bool_)
         own[(kind * len(book.traffics) + run.traffics) * width + run.outcomes] = True
@@ -81,7 +81,7 @@ def transfer_tables(
         pipes.append(book.pipes_of[traffic])
     wide: set[str] = set()
     # Of several cores of a program each has ports of its own, and which of them moves what is not asked here.
-    if all(len(run.program.sizes) == 1 for run in runs):
+    if all(run.program.cores == 1 for run in runs):
         teams = [(cores, classes[np.frombuffer(made, np.bool_)].tolist()) for made, cores in met.items()]
         totals = {link: fixed_rate(profile.links[link].total_bytes_per_cycle) for link in f.LINK_NAMES}
         wide = {link for link, total in totals.items() if _is_wide(link, total, transfers, pipes, teams)}

@@ -39,18 +39,18 @@ from ascendsim.timing.l2.columns import (
 def classify(
     lanes: Ints, traffics: Ints, slices: Ints, table: Ints, rows: Ints, tensors: Ints, readers: Ints,
     fetches: Ints, joined: Ints, alone: Ints, classes: Ints, heads: Ints, behind: Ints, made: Ints,
-    reads_carry: int, writes_carry: int,
+    reads_carry: int, writes_carry: int, lane_count: int, head_count: int,
 ) -> int:  # fmt: skip
     """Give each transfer its class in `made`, and `classes` a row for each; return how many there are.
 
     Class 0 is that of a plain hit. `heads` (a power of two of them) and `behind` find a class by its hash.
     """
-    for head in range(len(heads)):
+    for head in range(head_count):
         heads[head] = -1
     for column in range(CLASS):
         classes[column] = 0
     count = 1
-    for lane in range(len(lanes) // LANE):
+    for lane in range(lane_count):
         cores = lanes[LANE * lane + CORES]
         for index in range(lanes[LANE * lane + BEGIN], lanes[LANE * lane + END]):
             # The row behind the last class is where the next candidate stands.
@@ -74,20 +74,20 @@ def classify(
                 classes[row + C_FETCHED] = fetches[fetch + FETCHED]
                 classes[row + C_SHARERS] = fetches[fetch + SHARERS]
                 classes[row + C_READERS] = readers[index]
-            made[index] = _number_of(count, classes, heads, behind)
+            made[index] = _number_of(count, classes, heads, head_count, behind)
             if made[index] == count:
                 count += 1
     return count
 
 
-def _number_of(candidate: int, classes: Ints, heads: Ints, behind: Ints) -> int:
+def _number_of(candidate: int, classes: Ints, heads: Ints, head_count: int, behind: Ints) -> int:
     """Return the number of the class that equals a candidate; that of the candidate, now listed, if none."""
     mixed = 0
     for column in range(CLASS):
         # Kept below 2**31, so that no product leaves 64 bits.
         mixed = (mixed * 1000003 + classes[CLASS * candidate + column]) & 0x7FFFFFFF
     # The low bits of a product follow from the low bits of its factors alone; those above have seen all.
-    head = (mixed >> 8) & (len(heads) - 1)
+    head = (mixed >> 8) & (head_count - 1)
     number = heads[head]
     while number >= 0:
         column = 0
@@ -105,5 +105,5 @@ _FUNCTIONS: Final[Any] = (_number_of, classify)
 _TRANSFERS, _ROWS = "int32[]", "int64[]"
 CLASSIFY: Final = Native(
     _FUNCTIONS,
-    (_ROWS, _TRANSFERS, _TRANSFERS, *[_ROWS] * 5, _TRANSFERS, *[_ROWS] * 4, _TRANSFERS, "int64", "int64"),
+    (_ROWS, _TRANSFERS, _TRANSFERS, *[_ROWS] * 5, _TRANSFERS, *[_ROWS] * 4, _TRANSFERS, *["int64"] * 4),
 )

@@ -39,14 +39,14 @@ from ascendsim.timing.l2.columns import (
 from ascendsim.timing.l2.slices import share_of
 
 
-def begin(rows: Ints, tensors: Ints, ends: int) -> None:
+def begin(rows: Ints, tensors: Ints, tensor_count: int, ends: int) -> None:
     """Begin a phase: no residency has been accessed, and the stack is a ring of its two `ends` alone."""
     for number in range(ends + 1):
         row = ROW * number
         rows[row + RESIDENT] = rows[row + DIRTY] = rows[row + FETCH] = 0
         rows[row + BELOW] = -1
     rows[ROW * ends + BELOW] = rows[ROW * ends + ABOVE] = ends
-    for tensor in range(0, len(tensors), TENSOR_ROW):
+    for tensor in range(0, TENSOR_ROW * tensor_count, TENSOR_ROW):
         tensors[tensor + FRONT] = 0
 
 

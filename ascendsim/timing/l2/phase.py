@@ -50,6 +50,11 @@ class Accesses(NamedTuple):
     joined: Transfers
     alone: Table
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many lanes and tensors there are."""
+        return len(self.lanes) // c.LANE, len(self.tensors) // c.TENSOR_ROW
+
     def added_to(self) -> list[int]:
         """Return the numbers of the tensors that the phase adds to, in rising order."""
         table = self.table.reshape(-1, c.TRAFFIC)
@@ -81,7 +86,7 @@ def prepared(phase: PhaseLanes, tensors: Mapping[str, int]) -> Accesses:
         begins=np.empty(count + 1, np.int32),
         readers=np.empty(count, np.int64),
         sizes=np.array([known, 0, 0]),
-        sharing=np.empty(known * words_of(lanes.ravel()), np.int64),  # type: ignore[arg-type]
+        sharing=np.empty(known * words_of(len(lanes)), np.int64),
         fetches=np.empty(c.FETCH_ROW * (count + 2), np.int64),
         joined=np.zeros(count, np.int32),
         alone=np.zeros(count, np.int64),
@@ -89,7 +94,7 @@ def prepared(phase: PhaseLanes, tensors: Mapping[str, int]) -> Accesses:
     PREPARE(
         made.lanes, traffics, slices, made.table, made.rows, made.tensors, made.own,
         np.zeros(2 * known, np.int64), made.moved, np.empty(ROOM * len(lengths), np.int64),
-        made.sequence, made.owners, made.begins, made.readers, made.sizes,
+        made.sequence, made.owners, made.begins, made.readers, made.sizes, len(lengths), len(tensors),
     )  # fmt: skip
     return made
 
@@ -121,7 +126,7 @@ def run(accesses: Accesses, stack: Stack) -> int:
     a, before = accesses, stack.written_bytes
     WALK(
         a.lanes, a.traffics, a.slices, a.table, a.rows, a.tensors, a.own, a.sequence, a.owners, a.begins,
-        a.sizes, *stack.arrays, a.sharing, a.fetches, a.joined, a.alone,
+        a.sizes, *stack.arrays, a.sharing, a.fetches, a.joined, a.alone, *a.counts,
     )  # fmt: skip
     return stack.written_bytes - before
 
@@ -144,7 +149,7 @@ def outcomes(accesses: Accesses, pushed: int = 0) -> PhaseOutcomes:
     found = CLASSIFY(
         a.lanes, a.traffics, a.slices, a.table, a.rows, a.tensors, a.readers, a.fetches, a.joined, a.alone,
         classes.ravel(), heads, np.empty(count + 2, np.int64), made,
-        bool(pushed) and reads_carry, bool(pushed) and not reads_carry,
+        bool(pushed) and reads_carry, bool(pushed) and not reads_carry, a.counts[0], len(heads),
     )  # fmt: skip
     known: dict[Outcome, int] = {HIT: 0}
     tensors = accesses.tensors.reshape(-1, c.TENSOR_ROW).tolist()

@@ -18,7 +18,7 @@ ACTIVE, KEY, FIRST, LAST, NEXT, ROOM = range(6)
 def prepare(
     lanes: Ints, traffics: Ints, slices: Ints, table: Ints, rows: Ints, tensors: Ints, own: Ints,
     newest: Ints, moved: Ints, room: Ints, sequence: Ints, owners: Ints, begins: Ints, readers: Ints,
-    sizes: Ints,
+    sizes: Ints, lane_count: int, tensor_count: int,
 ) -> int:  # fmt: skip
     """Cut the slices of a phase, and put its transfers into the order of their accesses.
 
@@ -27,10 +27,12 @@ def prepare(
     cores are with it, in parts of a core. `sizes` has the number of slices, and receives those of residencies
     and of accesses.
     """
-    sizes[1] = measure(lanes, traffics, slices, table, rows, tensors, own, newest, moved, sizes[0])
-    cut(rows, tensors, sizes[0], sizes[1])
+    sizes[1] = measure(
+        lanes, lane_count, traffics, slices, table, rows, tensors, own, newest, moved, sizes[0]
+    )
+    cut(rows, tensors, tensor_count, sizes[0], sizes[1])
     count = 0
-    for lane in range(len(lanes) // LANE):
+    for lane in range(lane_count):
         if lanes[LANE * lane + BEGIN] < lanes[LANE * lane + END]:
             room[ROOM * count + ACTIVE] = lane
             count += 1
@@ -90,5 +92,14 @@ _FUNCTIONS: Final[Any] = (*FUNCTIONS, _round, prepare)
 _TRANSFERS, _ROWS = "int32[]", "int64[]"
 PREPARE: Final = Native(
     _FUNCTIONS,
-    (_ROWS, *[_TRANSFERS] * 2, *[_ROWS] * 3, _TRANSFERS, *[_ROWS] * 3, *[_TRANSFERS] * 3, *[_ROWS] * 2),
+    (
+        _ROWS,
+        *[_TRANSFERS] * 2,
+        *[_ROWS] * 3,
+        _TRANSFERS,
+        *[_ROWS] * 3,
+        *[_TRANSFERS] * 3,
+        *[_ROWS] * 2,
+        *["int64"] * 2,
+    ),
 )

@@ -57,8 +57,8 @@ def share_of(value: int, part: int, whole: int) -> int:
 
 
 def measure(
-    lanes: Ints, traffics: Ints, slices: Ints, table: Ints, rows: Ints, tensors: Ints, own: Ints,
-    newest: Ints, moved: Ints, known: int,
+    lanes: Ints, lane_count: int, traffics: Ints, slices: Ints, table: Ints, rows: Ints, tensors: Ints,
+    own: Ints, newest: Ints, moved: Ints, known: int,
 ) -> int:  # fmt: skip
     """Find the bytes of every slice, and number the residencies of groups; return the number of residencies.
 
@@ -66,7 +66,7 @@ def measure(
     two zeros for each slice: for the group that named it last, and the residency that it has there.
     """
     made = known
-    for lane in range(len(lanes) // LANE):
+    for lane in range(lane_count):
         cores = lanes[LANE * lane + CORES]
         for index in range(lanes[LANE * lane + BEGIN], lanes[LANE * lane + END]):
             traffic = TRAFFIC * traffics[index]
@@ -100,7 +100,7 @@ def _slice_bytes(number: int, traffic: int, table: Ints, rows: Ints, tensors: In
     return rows[row + SLICE_BYTES]
 
 
-def cut(rows: Ints, tensors: Ints, known: int, made: int) -> None:
+def cut(rows: Ints, tensors: Ints, tensor_count: int, known: int, made: int) -> None:
     """Give residencies their sizes; find by tensor which part of the unknown slices is no known one.
 
     Slices that are not known lie apart as far as the tensor is large enough for them beside the known ones;
@@ -109,7 +109,7 @@ def cut(rows: Ints, tensors: Ints, known: int, made: int) -> None:
     """
     # The pass knows the program of one core of a group. Where the others read follows from how much there is
     # to read: equal cores that cut a tensor among them fill it; if it is too small for that, they share it.
-    for tensor in range(0, len(tensors), TENSOR_ROW):
+    for tensor in range(0, TENSOR_ROW * tensor_count, TENSOR_ROW):
         others = tensors[tensor + OTHERS]
         apart = max(0, min(others, tensors[tensor + WHOLE] - tensors[tensor + KNOWN]))
         # Shares of a core are counted in parts of one; few large parts keep their sums small.

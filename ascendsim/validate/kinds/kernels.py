@@ -14,6 +14,7 @@ from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 from ascendsim.ops.tiling.vendor.product import product_plan
 from ascendsim.validate.compare import Estimate
@@ -217,5 +218,5 @@ def _grid_plan(row: Row, profile: Profile) -> Plan | None:
         return None
     stored, math_type = stored_format(row, profile)
     compute_dtype = "hf32" if math_type else stored
-    plan, _ = product_plan(_problem(row), row.kernel, compute_dtype, profile, blocks=row.blocks)
+    plan, _ = product_plan(PlanRequest(_problem(row), row.kernel, compute_dtype, profile, blocks=row.blocks))
     return plan

@@ -9,10 +9,9 @@ from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import DataError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor
-from ascendsim.program.program import Program
+from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.compare import Estimate
 from ascendsim.validate.kinds.tight_loop import PROBED, alone_cycles, slot

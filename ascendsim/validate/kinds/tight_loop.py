@@ -112,7 +112,7 @@ def stream_cycles(instruction: Instruction, profile: Profile, core: str) -> floa
 
 def _run(instructions: Sequence[Instruction], profile: Profile, core: str) -> CoreTimeline:
     # No instruction waits for another: what is measured is the pipe, not a dependency.
-    program = Program.straight(instructions, (slot("any"),), {}, frozenset())
+    program = Program(instructions, (slot("any"),), {}, frozenset())
     work = CoreWork(Core(core, 0), "loop", lambda: program)
     math = MathSettings(AccumulationModel.parse("seq:RNE"))
     kernel = Kernel("loop", (Phase("loop", (work,)),), {"x": PROBED}, math)

@@ -154,10 +154,8 @@ class EvenCut:
         blocks = [
             (run[0], *tile, *wide) for run in images.runs for tile in self._tiles(run) for wide in columns
         ]
-        # What tells its loop from all others: with their blocks go the slices of GM that they name.
-        mark = images.group, images.runs, tuple(columns)
         count, first = len(images.images), images.images.start
-        return TaskRange([images.group], count, blocks, self._make, first_image=first, mark=mark)
+        return TaskRange([images.group], count, blocks, self._make, first_image=first)
 
     def _tiles(self, run: Run) -> list[tuple[int, int]]:
         return tiles_of(run, self._most, self._pixels)

@@ -2,106 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from itertools import chain, product
+from typing import ClassVar
 
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.problems.taps import Segment
-from ascendsim.ops.schedules.dgrad.pass_tasks import PassTasks
-from ascendsim.ops.schedules.dgrad.pieces import Task
-from ascendsim.ops.schedules.dgrad.program import DgradProgram, left_place
-from ascendsim.ops.schedules.dgrad.shares import DgradShares
-from ascendsim.ops.schedules.dgrad.slices import DgradSlices
-from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
+from ascendsim.ops.problems.taps import Taps, cut_taps
+from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles
+from ascendsim.ops.schedules.dgrad.shares import DgradShares, ShareTasks
 from ascendsim.ops.schedules.order import DgradOrder
-from ascendsim.ops.schedules.tiles import Index, Sizes, held
-from ascendsim.ops.schedules.zero_insertion import Piece
-from ascendsim.program.places import GmTensor, Slot
+from ascendsim.ops.schedules.tiles import Sizes
+from ascendsim.program.indices import Number, Spans, Table, alike
 
 
-class Load(NamedTuple):
-    """What one pair of tiles in L1 serves: a run of a pass, at a (kernel depth, source depth) pair."""
+@dataclass(frozen=True)
+class PassTasks(ShareTasks):
+    """The cut of a dgrad whose tiles in L1 never serve more taps than a pass takes."""
 
-    task: Task
-    pair: int
-    segment: Segment
+    def __post_init__(self) -> None:
+        """Refuse a tiling that no program can follow."""
+        if not (self.tiling.tap_loop and self.gemm.backwards):
+            raise ConfigError(
+                f"tiling of grad_input: tap_loop is {self.tiling.tap_loop!r}; dgrad_passes takes kh or khkw, "
+                "of a convolution that is not transposed; or take dgrad_shares"
+            )
+        super().__post_init__()
+
+    @property
+    def passes(self) -> list[Taps]:
+        """The taps of each pass, in the order of the reduction."""
+        whole = self.gemm.all_taps
+        rows = [whole._replace(row=row, rows=1) for row in range(whole.rows)]
+        if self.tiling.tap_loop == "kh":
+            return rows
+        return [row._replace(col=col, cols=1) for row, col in product(rows, range(whole.cols))]
+
+    @cached_property
+    def _boxes(self) -> list[tuple[tuple[Taps, ...], tuple[Taps, ...]]]:
+        """The boxes of left and of right tiles in L1 by part: pass after pass."""
+        c0, t = self.gemm.sliding.c0, self.tiling
+        left, right = t.step_ka * t.base_k, t.step_kb * t.base_k
+        found = []
+        for channel, channels in self.part_channels:
+            own = [taps._replace(channel=channel, channels=channels) for taps in self.passes]
+            boxes = [(cut_taps(taps, left, c0), cut_taps(taps, right, c0)) for taps in own]
+            lefts, rights = (tuple(chain.from_iterable(side)) for side in zip(*boxes, strict=True))
+            found.append((lefts, rights))
+        return found
+
+    @cached_property
+    def in_row(self) -> bool:
+        """Whether pixel tiles must stay inside one row: under one tap a row alone tells what is read."""
+        return self.tiling.tap_loop == "khkw" or super().in_row
+
+    def met(self, run: tuple[int, int]) -> frozenset[tuple[int, int]]:
+        """Return the passes that read any pixel of grad_output for a pixel range."""
+        tile = self.gemm.sliding.tile
+        return frozenset(self._pass_of(taps) for taps in self.passes if tile(*run, taps).rows is not None)
+
+    def segments_met(self, passes: frozenset[tuple[int, int]]) -> list[list[int]]:
+        """Return of each part of the reduction the numbers of the segments of some passes."""
+        found: list[list[int]] = []
+        begin = 0
+        for part in self.parts:
+            found.append([begin + at for at, own in enumerate(part) if self._pass_of(own.left) in passes])
+            begin += len(part)
+        return found
+
+    def _pass_of(self, box: Taps) -> tuple[int, int]:
+        """Return the row, and the column if there is one, of the pass of which a box is a part."""
+        return box.row, box.col if self.tiling.tap_loop == "khkw" else 0
 
 
-class PassSlices(DgradSlices):
-    """Finds slices of GM for the tiles of a pass."""
+class PassNest(DgradNest):
+    """As `DgradNest`, but base blocks leave out the passes that meet padding alone.
 
-    def left(self, load: Load) -> Index:
-        """Return what the pixels of a task need of the source."""
-        return self.source(load.task, load.pair, load.segment.left)
+    If all of them do, the zeros in GM stay.
+    """
 
-    def left_piece(self, load: Load, piece: Piece) -> Index:
-        """Return what a piece of that holds."""
-        return self.source_piece(load.task, load.pair, load.segment.left, piece)
-
-    def right(self, load: Load) -> Index:
-        """Return the weights for the columns of a task."""
-        return self.weights(load.task, load.pair, load.segment.right)
-
-
-class PassTiles(DgradTiles):
-    """Appends loads and products of the tiles of a pass."""
-
-    finds = PassSlices
-    _slices: PassSlices
-
-    def left(self, slot: Slot, load: Load) -> None:
-        """Bring into L1 what the pixels of a task need of the source."""
-        tile = self._cut.left_tiles[load.task.first_pixel, load.task.pixels, load.segment.left]
-        self._left(slot, tile, (self._slices.left, self._slices.left_piece), load)
-
-    def right(self, slot: Slot, load: Load) -> None:
-        """Bring into L1 the weights for the columns of a task."""
-        self._weights(slot, load.segment.right, load.task.columns, self._slices.right, load)
-
-
-class PassProgram(DgradProgram):
-    """Emits the programs of passes; runs of a pass that are alike share their code."""
-
-    cut: PassTasks
-    tiles: PassTiles  # type: ignore[assignment]
-
-    def __init__(self, cut: PassTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
-        super().__init__(cut, sizes, target, hazards)
-        self.tiles = PassTiles(self.b, cut, self.insertion)
-
-    def append(self, task: Task) -> None:
-        """Append one base block: for each part, kernel depth, pass, box of channels, base_k: multiply."""
-        cut, pairs = self.cut, self.cut.gemm.depths[task.depth]
-        shape = cut.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
-        lefts = tuple([left_place(task, source) for _, source in pairs])
-        rights = self._right_places(task)
-        for _ in self.b.once(task, shape, {self.left: lefts, self.right: rights}):
-            for part in cut.parts:
-                met = cut.met(task, part)
-                # What meets padding alone is left out; if all of it does, the zeros in GM stay.
-                if not met:
-                    continue
-                self.l0c.next()
-                for pair in range(len(pairs)):
-                    for segment in met:
-                        self._run(Load(task, pair, segment), (lefts[pair],), (rights[pair],))
-                atomic, find = len(cut.parts) > 1, self.tiles.output
-                self.out.write(self.l0c.last, task.pixels, task.columns, find, task, atomic=atomic)
-
-    def _run(self, load: Load, left: tuple[Hashable, ...], right: tuple[Hashable, ...]) -> None:
-        """Append the loads of a run of a pass, and its products, for each slice of base_k."""
-        task, segment = load.task, load.segment
-        tile = self.cut.left_tiles[task.first_pixel, task.pixels, segment.left]._replace(rows=None, cols=None)
-        # Runs are alike if their tiles have equal shapes; the rings know which of them are in L1.
-        shape = self.cut.number_of(tile), segment.right[1::2], segment.slices, task.pixels, task.columns
-        left, right = (*left, segment.left), (*right, segment.right)
-        for _ in self.b.once(load, shape, {self.left: (left,), self.right: (right,)}):
-            image = held(self.left, (left, None), self.tiles.left, load)
-            weights = held(self.right, (right, None), self.tiles.right, load)
-            for slice_ in segment.slices:
-                l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
-                self.tiles.multiply(self.l0c.last, image, weights, l0, task, segment, slice_, first=first)
+    def segments(self, t: DgradTiles, own: Number) -> tuple[Spans, Number, Table]:
+        """Return the segments of parts, where those of some pixels begin, and the list that they count in."""
+        cut = t.cut
+        assert isinstance(cut, PassTasks)
+        met = [cut.met(run) for run in t.runs]
+        found = [cut.segments_met(passes) for passes in dict.fromkeys(met)]
+        listed = [part for parts in found for part in parts]
+        like = self.table(alike(met), name="like")[own]
+        numbers = self.table([segment for part in listed for segment in part], len(t.segments), "segment")
+        return self.spans([len(part) for part in listed], name="met"), like * len(cut.parts), numbers
 
 
 @dataclass(frozen=True)
@@ -129,9 +118,9 @@ class DgradPasses(DgradShares):
         """Always, as base blocks that read no pixel are not written."""
         return True
 
-    def emitter(self, sizes: Sizes) -> PassProgram:
-        """Return what emits the programs of all cores that reserve so much."""
-        return PassProgram(self.tasks, sizes, self.target, self.hazards)
+    def nest(self, sizes: Sizes) -> DgradNest:
+        """Return the loop nest of all cores that reserve so much."""
+        return PassNest(self.name, self.tasks, sizes, self.target)
 
     def order(self) -> DgradOrder:
         """Return the slices of each part of the reduction, and the runs of pixels that leave passes out."""

@@ -9,12 +9,13 @@ from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.schedules.base import TILES
 from ascendsim.ops.schedules.blocks import BlockSchedule
-from ascendsim.ops.schedules.dgrad.program import DgradProgram
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
+from ascendsim.ops.schedules.dgrad.nest import DgradNest
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
 from ascendsim.program.kernel import Phase
+from ascendsim.program.nest import Nest
 from ascendsim.program.places import GmTensor
 
 
@@ -67,9 +68,9 @@ class Dgrad(BlockSchedule):
         """Whether vector cores make the output from float32 sums."""
         return self.target is not self.gemm.output
 
-    def emitter(self, sizes: Sizes) -> DgradProgram:
-        """Return what emits the programs of all cores that reserve so much."""
-        return DgradProgram(self.tasks, sizes, self.target, self.hazards)
+    def nest(self, sizes: Sizes) -> Nest:
+        """Return the loop nest of all cores that reserve so much."""
+        return DgradNest(self.name, self.tasks, sizes, self.target)
 
     def order(self) -> DgradOrder:
         """Return the slices of each part of the reduction."""
@@ -92,3 +93,20 @@ class Dgrad(BlockSchedule):
         if self.casts_sums:
             phases.append(cast(self.profile, flat(self.target), flat(self.gemm.output)))
         return tuple(phases)
+
+
+@dataclass(frozen=True)
+class DgradColumnsOuter(Dgrad):
+    """As `Dgrad`, but a core makes all pixel tiles of one column block before it goes on to the next block.
+
+    It pays where weights are larger than images: late layers, small batches. The order of the additions in a
+    base block is the same, so are the bits.
+    """
+
+    name: ClassVar[str] = "dgrad_columns_outer"
+    reads: ClassVar[frozenset[str]] = TILES | {"k_split"}
+
+    def sequence(self) -> list[Task]:
+        """Return all tasks, pixels fastest."""
+        # Depth stands before the pixels because each depth meets kernel depths, and so weights, of its own.
+        return sorted(self.tasks.tasks, key=lambda task: (task.group, task.first_column, task.depth))

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.dgrad.pieces import Task
 from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
 from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered, rotated
 from ascendsim.ops.schedules.ranges import Rotation, moved_on
 from ascendsim.ops.schedules.tiles import Sizes
@@ -88,7 +87,7 @@ class ShareTasks(DgradTasks):
         return super().sizes(of_each_round(tasks))
 
     def signature(self, tasks: Sequence[Task]) -> Hashable:
-        """Describe what decides the cost of a core's program: of one round where tasks recur."""
+        """Describe what decides the cost of a core's program: one round tells all where tasks come round."""
         if not isinstance(tasks, Rotation):
             return super().signature(tasks)
         return counts_of(tasks), self._spelled(of_each_round(tasks))
@@ -176,9 +175,9 @@ class DgradShares(Dgrad):
 
     def _checked(self) -> Sequence[Sequence[Any]]:
         """Return the tasks of each core, which must be all base blocks."""
-        if type(self).dealt is not DgradShares.dealt or not self._comes_round:
+        if type(self).dealt is not DgradShares.dealt:
             return super()._checked()
-        # Numbers dealt in turn leave none out and repeat none; what they stand for is counted.
+        # Numbers that are dealt leave none out and repeat none; what they stand for is counted.
         dealt, count = Schedule._checked(self), len(self.tasks.tasks)
         assert sum(map(len, dealt)) == count, (sum(map(len, dealt)), count)
         return dealt
@@ -215,3 +214,31 @@ def _at(tasks: Sequence[Task], image: int) -> Sequence[Task]:
 def _inside(tiles: Ranges, share: tuple[int, int]) -> Ranges:
     """Return the tiles that lie in a share."""
     return [tile for tile in tiles if share[0] <= tile[0] < sum(share)]
+
+
+@dataclass(frozen=True)
+class DgradC04(DgradShares):
+    """As `DgradShares`, but the reduction has four channels under each tap, where others have C0 of them.
+
+    grad_output and weights of at most four channels lie so in L1 (`DgradGemm.in_fours`); four taps fill the
+    32 bytes of a fractal. With 3 channels and 3 x 3 taps a pixel adds 36 products, which take 3 fractals of
+    the cube, and not 144 in 9.
+
+    Raises   ConfigError where the operands do not lie so, or the stride or the dilation is not one
+    """
+
+    name: ClassVar[str] = "dgrad_c04"
+    reads: ClassVar[frozenset[str]] = DgradShares.reads - {*("k_split", "single_core_k", "transpose_first")}
+
+    def __post_init__(self) -> None:
+        """Take the product with its operands in fours, and refuse a tiling that no program can follow."""
+        sliding = self.gemm.sliding
+        plain = {*sliding.stride, *sliding.insert, *sliding.dilation} == {1} and self.gemm.backwards
+        # Other cores get their tensors in C0 groups from a kernel before (TransData).
+        if not plain or self.profile.generation.changes_layouts:
+            raise ConfigError(
+                "schedule dgrad_c04: it takes a convolution that is not transposed, of stride and dilation 1 "
+                "in H and W, on cores that read the user's tensors as they lie; take dgrad_shares"
+            )
+        object.__setattr__(self, "gemm", self.gemm.in_fours())
+        super().__post_init__()

@@ -2,82 +2,284 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.schedules.blocks import BlockProgram
-from ascendsim.ops.schedules.dgrad.pieces import Task
-from ascendsim.ops.schedules.dgrad.shares import DgradShares
-from ascendsim.ops.schedules.dgrad.slices import DgradSlices
-from ascendsim.ops.schedules.dgrad.split_tasks import PhaseTasks, SplitTasks
-from ascendsim.ops.schedules.dgrad.tiles import DgradTiles
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.phases import AXES, Phase, phases_of, together
+from ascendsim.ops.problems.sliding import ImageTile, Sliding
+from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles
+from ascendsim.ops.schedules.dgrad.shares import DgradShares, ShareTasks, counts_of, of_each_round
+from ascendsim.ops.schedules.dgrad.tasks import Task
+from ascendsim.ops.schedules.numbering import Ranges
 from ascendsim.ops.schedules.order import DgradOrder
-from ascendsim.ops.schedules.tiles import Index, Sizes, held
+from ascendsim.ops.schedules.ranges import Rotation
+from ascendsim.ops.schedules.tiles import Index, Sizes
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
+from ascendsim.profile import Profile
+from ascendsim.program.indices import alike
 from ascendsim.program.kernel import Phase as KernelPhase
 from ascendsim.program.places import GmTensor
 
+if TYPE_CHECKING:
+    from ascendsim.ops.schedules.ranges import Rows
 
-class PhaseSlices(DgradSlices):
-    """Finds slices of GM for the base blocks of one phase."""
 
-    _cut: PhaseTasks
+@dataclass(frozen=True)
+class PhaseTasks(ShareTasks):
+    """The cut of one phase: its gemm slides with the taps and over the pixels of the phase.
 
-    def output(self, task: Any, first_column: int, columns: int) -> Index:
-        """Return the slice of the output: every so manieth row and column of the image."""
-        group, image, depth, channels, _ = super().output(task, first_column, columns)
-        phase, width = self._cut.phase, self._cut.gemm.sliding.out_size[1]
-        top, left = divmod(task.first_pixel, width)
-        bottom, right = divmod(task.first_pixel + task.pixels - 1, width)
-        if bottom > top:
-            left, right = 0, width - 1
-        ends = zip(phase.first, phase.step, (top, left), (bottom, right), strict=True)
-        places = [slice(at + step * low, at + step * high + 1, step) for at, step, low, high in ends]
-        return group, image, depth, channels, *places
+    shared      what slides over all that the phases of a tile read, if one tile in L1 serves them all
+    most_taps   taps of the largest phase: tiles in L1 have as many channels in every phase
+    """
+
+    phase: Phase
+    shared: Sliding | None
+    most_taps: int
+
+    @cached_property
+    def _boxes(self) -> list[tuple[tuple[Taps, ...], tuple[Taps, ...]]]:
+        """The boxes of left and of right tiles in L1 by part: all taps of so many channel groups."""
+        left, right = (step * self.tiling.base_k for step in (self.tiling.step_ka, self.tiling.step_kb))
+        return [
+            (self._by_channels(left, part), self._by_channels(right, part)) for part in self.part_channels
+        ]
+
+    def _by_channels(self, elements: int, part: tuple[int, int]) -> tuple[Taps, ...]:
+        most = max(1, elements // (self.most_taps * self.gemm.sliding.c0))
+        begin, end = part[0], sum(part)
+        return tuple(
+            self.gemm.all_taps._replace(channel=first, channels=min(most, end - first))
+            for first in range(begin, end, most)
+        )
+
+    @cached_property
+    def pixel_tiles(self) -> list[tuple[int, int]]:
+        """Pixel ranges: those of the tasks, each in whole rows or inside of one."""
+        width = self.gemm.sliding.out_size[1]
+        return [tile for share in self.pixel_shares for tile in self.tiles_of(share, width)]
+
+    def tiles_of(self, share: tuple[int, int], width: int) -> Iterator[tuple[int, int]]:
+        """Yield the pixel tiles of a task."""
+        (first, length), most = share, self.tiling.base_m
+        end = first + length
+        while first < end:
+            rest_of_row = width - first % width
+            whole = rest_of_row == width and min(most, end - first) >= width
+            pixels = min(most, end - first) // width * width if whole else min(most, rest_of_row, end - first)
+            yield first, pixels
+            first += pixels
+
+    @cached_property
+    def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
+        """Image tile for each (pixel range, box); that of the phases together, seen from this one."""
+        return {
+            (*run, box): self._seen(run, box) if self.shared else self.gemm.sliding.tile(*run, box)
+            for run in self.pixel_tiles
+            for box in self.left_boxes
+        }
+
+    def _seen(self, run: tuple[int, int], box: Taps) -> ImageTile:
+        assert self.shared is not None
+        own, shared = self.gemm.sliding, self.shared
+        rows, cols = shared.kernel
+        tile = shared.tile(*run, box._replace(row=0, rows=rows, col=0, cols=cols))
+        window = tile.window._replace(
+            top=tile.window.top + own.pad[0] - shared.pad[0],
+            left=tile.window.left + own.pad[1] - shared.pad[1],
+            kernel=own.kernel,
+        )
+        return tile._replace(window=window)
+
+    @cached_property
+    def kernel_slices(self) -> dict[Taps, tuple[slice, slice, slice]]:
+        """The channels, rows and columns of the kernel that each right tile holds."""
+        rows, cols = self.phase.rows, self.phase.cols
+        return {box: (slice(box.channel, box.channel + box.channels), rows, cols) for box in self.right_boxes}
+
+
+@dataclass(frozen=True)
+class SplitTasks:
+    """The cut of a grad_input into phases, each with base blocks of its own.
+
+    Raises   ConfigError if the stride splits nothing, or the nest cannot follow
+    """
+
+    gemm: DgradGemm
+    tiling: Tiling
+    profile: Profile
+
+    def __post_init__(self) -> None:
+        """Refuse what has no phases."""
+        axes = AXES.get(self.tiling.kernel_split)
+        split = [axis for axis in (0, 1) if axes and axes[axis]]
+        gaps = max((self.gemm.sliding.dilation[axis] for axis in split), default=1)
+        if not split or not self.gemm.backwards or gaps > 1 or self.profile.core_structure == "unified":
+            raise ConfigError(
+                f"tiling of grad_input: kernel_split is {self.tiling.kernel_split!r}; it must be h or hw, of "
+                "a convolution that is not transposed, without dilation there, on cores that copy into L1 "
+                "with a stride"
+            )
+        if not any(phase.taps for phase in phases_of(self.gemm.sliding, self.tiling.kernel_split)):
+            raise ConfigError(
+                "tiling of grad_input: no pixel of the input meets a tap, so that no phase of the stride has "
+                "work; take dgrad_shares"
+            )
+        _ = self.cuts
+
+    @cached_property
+    def cuts(self) -> tuple[PhaseTasks, ...]:
+        """The cut of each phase."""
+        phases = phases_of(self.gemm.sliding, self.tiling.kernel_split)
+        most = max(phase.taps for phase in phases)
+        # Phases of one tile are one task only if both axes are split; they see one tile if they are alike.
+        alike = len({phase.sliding.out_size for phase in phases}) == 1
+        shared = together(phases) if alike and self.tiling.kernel_split == "hw" else None
+        return tuple(
+            PhaseTasks(
+                *(replace(self.gemm, sliding=phase.sliding), self.tiling, self.profile),
+                *(phase, shared, most),
+            )
+            for phase in phases
+        )
+
+    @property
+    def met(self) -> list[int]:
+        """The phases that meet taps."""
+        return [number for number, cut in enumerate(self.cuts) if cut.phase.taps]
+
+    @property
+    def shares_tiles(self) -> bool:
+        """Whether one tile in L1 serves all phases."""
+        return self.cuts[0].shared is not None
+
+    @cached_property
+    def pixel_shares(self) -> Sequence[tuple[int, ...]]:
+        """The (number, phases...) of the tasks of one image: all phases together, or each by itself."""
+        longest = max(len(self.cuts[phase].pixel_shares) for phase in self.met)
+        if self.tiling.kernel_split == "hw":
+            return [(number, *self.met) for number in range(longest)]
+        return [(number, phase) for number in range(longest) for phase in self.met]
+
+    @property
+    def column_shares(self) -> Ranges:
+        """Column ranges of the tasks."""
+        return self.cuts[0].column_shares
+
+    def tiles(self, share: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        """Return the (first pixel, pixels, phase) of a task: tile after tile, each in all phases."""
+        number, *phases = share
+        of_phase = []
+        for phase in phases:
+            cut = self.cuts[phase]
+            if number < len(cut.pixel_shares):
+                width = cut.gemm.sliding.out_size[1]
+                made = enumerate(cut.tiles_of(cut.pixel_shares[number], width))
+                of_phase += [(at, phase, tile) for at, tile in made]
+        return [(*tile, phase) for _, phase, tile in sorted(of_phase)]
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """All base blocks that anything contributes to."""
+        return [
+            Task(group, image, depth, first, pixels, *wide, phase)
+            for group in range(self.gemm.groups)
+            for image in range(self.gemm.batch)
+            for depth, pairs in enumerate(self.gemm.depths)
+            if pairs
+            for share in self.pixel_shares
+            for first, pixels, phase in self.tiles(share)
+            for wide in self.cuts[0].column_tiles
+        ]
+
+    def sizes(self, tasks: Sequence[Task]) -> Sizes:
+        """Return what a core with these tasks reserves."""
+        blocks: dict[int, list[Any]] = defaultdict(list)
+        for task in of_each_round(tasks):
+            blocks[task.phase].append(task)
+        each = [self.cuts[phase].sizes(own) for phase, own in blocks.items()]
+        return Sizes(*(max(sizes) for sizes in zip(*each, strict=True)))
+
+    def rows(self, tasks: Sequence[Task]) -> Rows:
+        """Return a row for each task: group, image, depth, numbers of its pixel and column tile, phase."""
+        if isinstance(tasks, Rotation):
+            return tasks.rows(self.rows, 1)
+        rows = np.empty((len(tasks), 6), np.int64)
+        for phase in self.met:
+            mine = [at for at, task in enumerate(tasks) if task.phase == phase]
+            rows[mine, 5] = phase
+            rows[mine, :5] = self.cuts[phase].rows([tasks[at] for at in mine])
+        return rows
+
+    def signature(self, tasks: Sequence[Task]) -> Hashable:
+        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again."""
+        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        spelled: list[Hashable] = []
+        for group, image, depth, first, pixels, column, columns, phase in of_each_round(tasks):
+            left = group, image, first, pixels, -1 if self.shares_tiles else phase
+            tiles = [
+                (numbers[source, left], numbers[kernel, group, column, phase])
+                for kernel, source in self.gemm.depths[depth]
+            ]
+            spelled.append((phase, self.cuts[phase].pixel_shapes[first, pixels], columns, tuple(tiles)))
+        return counts_of(tasks) if isinstance(tasks, Rotation) else (), tuple(spelled)
 
 
 class PhaseTiles(DgradTiles):
-    """Appends loads and products of tiles of one phase."""
+    """The tiles of one phase, by number."""
 
-    finds = PhaseSlices
+    cut: PhaseTasks
+
+    def output(self, *at: int) -> Index:
+        """Return the slice of the output: every so manieth row and column of the image."""
+        *place, channels, _ = super().output(*at)
+        (first, pixels), phase, width = self.runs[at[-4]], self.cut.phase, self.gemm.sliding.out_size[1]
+        top, left = divmod(first, width)
+        bottom, right = divmod(first + pixels - 1, width)
+        if bottom > top:
+            left, right = 0, width - 1
+        ends = zip(phase.first, phase.step, (top, left), (bottom, right), strict=True)
+        lines = [slice(at + step * low, at + step * high + 1, step) for at, step, low, high in ends]
+        return *place, channels, *lines
 
 
-class SplitProgram(BlockProgram):
-    """Emits the programs of a split kernel; base blocks of one phase that are alike share their code."""
+class SplitNest(DgradNest):
+    """As `DgradNest`, with the loops of each phase."""
 
-    def __init__(self, cut: SplitTasks, sizes: Sizes, target: GmTensor, hazards: frozenset[str]) -> None:
-        super().__init__(cut, sizes, target, hazards, cut.gemm.sliding.c0)
-        self.tiles = [PhaseTiles(self.b, own) for own in cut.cuts]
-
-    def append(self, task: Task) -> None:
-        """Append one base block of one phase: for each kernel depth, channels in L1, base_k: multiply."""
-        cut, own, tiles = self.cut, self.cut.cuts[task.phase], self.tiles[task.phase]
-        pairs = self.cut.gemm.depths[task.depth]
-        shape = task.phase, own.pixel_shapes[task.first_pixel, task.pixels], task.columns, len(pairs)
-        places = {
-            self.left: tuple([cut.left_place(task, source) for _, source in pairs]),
-            self.right: tuple([cut.right_place(task, kernel) for kernel, _ in pairs]),
-        }
-        atomic = len(own.parts) > 1
-        for _ in self.b.once(task, shape, places):
-            for segments in own.parts:
-                accumulator = self.l0c.next()
-                for pair, (kernel, source) in enumerate(pairs):
-                    for segment in segments:
-                        # Phases that share a tile have other taps, but the same channels of it.
-                        place = cut.left_place(task, source), segment.left[:2]
-                        image = held(self.left, place, tiles.load_image, task, pair, segment.left)
-                        place = cut.right_place(task, kernel), segment.right
-                        weights = held(self.right, place, tiles.load_weights, task, pair, segment.right)
-                        for slice_ in segment.slices:
-                            l0, first = (self.l0a.next(), self.l0b.next()), self.l0c.begins()
-                            tiles.multiply(
-                                accumulator, image, weights, l0, task, segment, slice_, first=first
-                            )
-                # Parts of a reduction meet in GM.
-                self.out.write(accumulator, task.pixels, task.columns, tiles.output, task, atomic=atomic)
+    def blocks(self, cut: SplitTasks) -> None:
+        """Write down what is done for each base block, by its phase."""
+        spread = self.insertion is not None
+        cuts = {phase: PhaseTiles(self, cut.cuts[phase], spread=spread) for phase in cut.met}
+        longest = max(len(t.runs) for t in cuts.values())
+        *task, phase = self.task(
+            **self.outer,
+            pixels=longest,
+            columns=cuts[cut.met[0]].columns,
+            phase=len(cut.cuts),
+        )
+        # Phases may read the same slices of the source: all number them alike.
+        numbers = alike([window for t in cuts.values() for window in t.cut.windows])
+        most, begin = len(numbers), 0
+        # Phases that share a tile have other taps, but the same channels of it.
+        left = 0 if cut.shares_tiles else phase
+        for number, t in cuts.items():
+            windows = np.reshape(numbers[begin : begin + len(t.cut.windows)], (len(t.runs), -1))
+            begin += windows.size
+            mine = self.table([at == number for at in range(len(cut.cuts))], name=f"is {number}")
+            with self.when(mine[phase]):
+                # Of other phases there may be more.
+                tiles = [min(at, len(t.runs) - 1) for at in range(longest)]
+                own = self.table(tiles, t.pixels, "tile")[task[3]]
+                self.block(t, task, own, self.table(windows, most, "window"), phase, left)
 
 
 @dataclass(frozen=True)
@@ -109,9 +311,9 @@ class DgradSplit(DgradShares):
         """Whether vector cores make the output from float32 sums."""
         return self.target.name != self.gemm.output.name
 
-    def emitter(self, sizes: Sizes) -> SplitProgram:  # type: ignore[override]
-        """Return what emits the programs of all cores that reserve so much."""
-        return SplitProgram(self.tasks, sizes, self.target, self.hazards)
+    def nest(self, sizes: Sizes) -> SplitNest:
+        """Return the loop nest of all cores that reserve so much."""
+        return SplitNest(self.name, self.tasks, sizes, self.target)
 
     def order(self) -> DgradOrder:
         """Return the slices of each phase, and how many of them are a part."""

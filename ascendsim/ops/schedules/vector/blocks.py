@@ -6,15 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ascendsim.cube.mmad import PipeBarrier
-from ascendsim.ops.plan import shares
-from ascendsim.ops.schedules.vector.elementwise import load, piece_elements, store, tree_rounds, vector_cores
+from ascendsim.ops.schedules.vector.elementwise import piece_elements, shared, sums_program, tree_rounds
 from ascendsim.profile import Profile
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import CoreWork, Phase
 from ascendsim.program.places import GmTensor
-from ascendsim.program.program import Program
-from ascendsim.vector.instructions import Add
 
 
 class Piece(NamedTuple):
@@ -32,10 +27,6 @@ class Piece(NamedTuple):
         """Where it lies in (groups, kernel depths, rows, columns)."""
         rows = slice(self.first_row, self.first_row + self.rows)
         return self.group, self.depth, rows, slice(self.first_column, self.first_column + self.columns)
-
-
-# Rows of the workspace that are added one after the other, and what of them.
-Sum = tuple[range, Piece]
 
 
 def block_sums(
@@ -68,31 +59,18 @@ def _cut(profile: Profile, block: Piece) -> Iterator[Piece]:
 
 
 def _phase(
-    name: str, profile: Profile, parts: GmTensor, target: GmTensor | None, sums: Sequence[Sum]
+    name: str,
+    profile: Profile,
+    parts: GmTensor,
+    target: GmTensor | None,
+    sums: Sequence[tuple[range, Piece]],
 ) -> Phase:
-    """Return the phase in which all vector cores share some sums."""
-    cores = vector_cores(profile)
+    """Return the phase in which all vector cores share some sums; without a target as `sums_program`."""
     work = []
-    for core, share in zip(cores, shares(len(sums), len(cores)), strict=False):
-        own = tuple(sums[share.start : share.stop])
-        signature = tuple((len(rows), piece.rows, piece.columns) for rows, piece in own)
-        work.append(CoreWork(core, signature, partial(_program, profile, parts, target, own)))
+    for core, share in shared(profile, len(sums)):
+        own = [
+            (rows, piece.place, (piece.rows, piece.columns)) for rows, piece in sums[share.start : share.stop]
+        ]
+        signature = tuple([(len(rows), *shape) for rows, _, shape in own])
+        work.append(CoreWork(core, signature, partial(sums_program, profile, parts, target, own)))
     return Phase(name, tuple(work))
-
-
-def _program(profile: Profile, parts: GmTensor, target: GmTensor | None, sums: Sequence[Sum]) -> Program:
-    """Add the rows of each sum; they go to the target or, where there is none, in place of the first row."""
-    b = ProgramBuilder(profile)
-    most = max(piece.rows * piece.columns for _, piece in sums)
-    loads = b.ring("UB", most * 4, "in", 2)
-    totals = b.ring("UB", most * 4, "total", 2)
-    for rows, piece in sums:
-        shape, size = (piece.rows, piece.columns), piece.rows * piece.columns
-        total = load(b, totals, parts, (rows[0], *piece.place), *shape)
-        for number, row in enumerate(rows[1:]):
-            other = load(b, loads, parts, (row, *piece.place), *shape)
-            if number:
-                b.add(PipeBarrier("V"))  # each sum needs the one before
-            b.add(Add(total, other, size))
-        store(b, target or parts, piece.place if target else (rows[0], *piece.place), total, size)
-    return b.build()

@@ -1,11 +1,14 @@
-"""How a change of layout is dealt to the cores: as tasks, which are boxes of its elements."""
+"""How a change of layout is dealt to the cores, as tasks, which are boxes, and cut into pieces for UB."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ascendsim.frozen import cached_property
+from ascendsim.ops.problems.packed import C0_BYTES
+from ascendsim.ops.schedules.vector.elementwise import runs
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout
+from ascendsim.profile import Profile
 
 # Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each. Where
 # rows are packed, and UB takes in a whole group of channels, any use beyond half is enough.
@@ -19,6 +22,7 @@ class Cut:
     Tasks are counted plane after plane, in a plane by groups of channels, and then along the line.
 
     group_fits  whether UB holds a whole group of channels of a plane, as it is read and as it is written
+    kinds       of each kind of boxes that was met the first one; boxes of one kind cost the same
     """
 
     def __init__(self, change: Relayout, cores: int, *, group_fits: bool) -> None:
@@ -33,25 +37,34 @@ class Cut:
             groups = planes * change.c1
             self._cuts = min(-(-change.line // change.step), -(-TASKS * cores // groups))
         self.tasks = planes * self._groups * self._cuts
+        self.kinds: list[Box] = []
+        self._known: dict[tuple[int, ...], int] = {}
 
-    def boxes(self, share: range) -> Iterator[Box]:
-        """Yield the boxes of tasks in a row: those of one plane that have the whole line make one."""
+    def boxes(self, share: range) -> Iterator[tuple[Box, int]]:
+        """Yield the boxes of tasks in a row, each with the number of planes that have it, its own first.
+
+        Those of one plane that have the whole line make one.
+        """
         change, groups, cuts = self._change, self._groups, self._cuts
         each, taps = change.c1 // groups, range(change.area)
         if cuts == 1:
             first = share.start
             while first < share.stop:
                 plane, group = divmod(first, groups)
-                last = min(share.stop, (plane + 1) * groups)
-                c1 = range(group * each, (group + last - first) * each)
-                yield Box(plane, c1, range(change.line), taps)
-                first = last
+                count, planes = min(groups - group, share.stop - first), 1
+                if count == groups:
+                    planes = change.together(range(plane, share.stop // groups))
+                yield (
+                    Box(plane, range(group * each, (group + count) * each), range(change.line), taps),
+                    planes,
+                )
+                first += count * planes
             return
         lines = self._lines
         for task in share:
             rest, cut = divmod(task, cuts)
             plane, group = divmod(rest, groups)
-            yield Box(plane, range(group, group + 1), lines[cut], taps)
+            yield Box(plane, range(group, group + 1), lines[cut], taps), 1
 
     @cached_property
     def _lines(self) -> list[range]:
@@ -61,24 +74,52 @@ class Cut:
         begins = [change.step * (steps * cut // cuts) for cut in range(cuts)]
         return list(map(range, begins, [*begins[1:], change.line]))
 
-    def signature(self, share: range) -> tuple[int, ...]:
-        """Return a number for each box of a share; boxes with equal numbers cost the same."""
+    def signature(self, share: range) -> tuple[tuple[int, int], ...]:
+        """Return the kind of each box of a share, by its number, and how many planes have it."""
         if self._cuts == 1 or not self._change.even:
-            return self._numbers(share)
-        # Such tasks are many, and every plane is cut alike: those of one plane tell the numbers of all.
+            return tuple([(self._kind(box), planes) for box, planes in self.boxes(share)])
+        # Such tasks are many, and every plane is cut alike: those of one plane tell the kinds of all.
         count = self._groups * self._cuts
         begin = share.start % count
         end = begin + len(share)
         return (self._of_a_plane * -(-end // count))[begin:end]
 
+    @property
+    def places(self) -> int:
+        """How many numbers tell how far a box lies behind the first one of its kind."""
+        return self._change.planes * self._change.c1 * self._change.line
+
+    def rows(self, share: range) -> list[tuple[int, int]]:
+        """Return a row for each box of each plane: its kind, and how far it lies behind the first of these.
+
+        Told are planes, groups of channels and elements of a line; behind the last group comes the first.
+        """
+        change, rows = self._change, []
+        each = change.c1 * change.line
+        for (box, planes), (kind, _) in zip(self.boxes(share), self.signature(share), strict=True):
+            first = self.kinds[kind]
+            c1, line = box.c1.start - first.c1.start, box.line.start - first.line.start
+            place = (box.plane - first.plane) * each + c1 % change.c1 * change.line + line % change.line
+            rows += [(kind, behind) for behind in range(place, place + planes * each, each)]
+        return rows
+
+    def moved(self, piece: Box, place: int) -> Box:
+        """Return a piece of the first box of a kind as it lies in another one of that kind."""
+        change = self._change
+        groups, line = divmod(place, change.line)
+        plane, c1 = divmod(groups, change.c1)
+        first, begin = (piece.c1.start + c1) % change.c1, (piece.line.start + line) % change.line
+        own = range(first, first + len(piece.c1)), range(begin, begin + len(piece.line))
+        return Box(piece.plane + plane, *own, piece.taps)
+
     @cached_property
-    def _of_a_plane(self) -> tuple[int, ...]:
-        """The numbers of the tasks of a plane: all its groups of channels are cut alike but the last."""
+    def _of_a_plane(self) -> tuple[tuple[int, int], ...]:
+        """The kinds of the tasks of a plane: all its groups of channels are cut alike but the last."""
         inner = self._of_a_group(0) * (self._groups - 1) if self._groups > 1 else ()
         return inner + self._of_a_group(self._groups - 1)
 
-    def _of_a_group(self, group: int) -> tuple[int, ...]:
-        """Return the numbers of the tasks of one group of channels of a plane, in an even change.
+    def _of_a_group(self, group: int) -> tuple[tuple[int, int], ...]:
+        """Return the kinds of the tasks of one group of channels of a plane, in an even change.
 
         Of the line only counts how long a part is, and how much of that there is row after row.
         """
@@ -87,20 +128,86 @@ class Cut:
         boxes = dict(
             zip(lengths, self.boxes(range(group * self._cuts, (group + 1) * self._cuts)), strict=True)
         )
-        numbers = {length: self._number(box) for length, box in boxes.items()}
-        return tuple([numbers[length] for length in lengths])
+        kinds = {length: (self._kind(box), planes) for length, (box, planes) in boxes.items()}
+        return tuple([kinds[length] for length in lengths])
 
-    def _numbers(self, share: range) -> tuple[int, ...]:
-        return tuple([self._number(box) for box in self.boxes(share)])
-
-    def _number(self, box: Box) -> int:
-        return self._known.setdefault(extents(self._change, box), len(self._known))
-
-    @cached_property
-    def _known(self) -> dict[tuple[int, ...], int]:
-        return {}
+    def _kind(self, box: Box) -> int:
+        """Return the number of the kind of a box."""
+        told = extents(self._change, box)
+        kind = self._known.setdefault(told, len(self.kinds))
+        if kind == len(self.kinds):
+            # In the first plane, if it costs the same there.
+            first = box._replace(plane=0)
+            self.kinds.append(first if extents(self._change, first) == told else box)
+        return kind
 
 
 def extents(change: Relayout, box: Box) -> tuple[int, ...]:
     """Return all of a box that its cost depends on, and how it is cut into pieces."""
     return len(box.c1), len(box.line), len(box.taps), *change.plain_shape(box), *change.mark(box)
+
+
+class Rooms:
+    """What boxes of a change need in UB, found once for all that have the same extents."""
+
+    def __init__(self, profile: Profile, change: Relayout) -> None:
+        figures = profile.buffers["UB"]
+        self.change = change
+        self._half = figures.capacity_bytes // 2 // figures.alignment_bytes * figures.alignment_bytes
+        self._known: dict[tuple[int, ...], tuple[int, int]] = {}
+
+    def fitting(self, box: Box) -> int:
+        """Return how many such boxes half of UB holds."""
+        return self.hold(box, extents(self.change, box))
+
+    def hold(self, box: Box, shape: tuple[int, ...]) -> int:
+        """Return the same for a box of these extents."""
+        return self._half // max(self.of(box, shape))
+
+    def of(self, box: Box, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Return the bytes of a box of these extents as it is read and as it is written, in whole blocks.
+
+        None of either where it has no elements there.
+        """
+        if shape not in self._known:
+            self._known[shape] = self.change.read_side(box).room, self.change.write_side(box).room
+        return self._known[shape]
+
+    def pieces(self, box: Box) -> list[tuple[Box, tuple[int, ...]]]:
+        """Cut a box into pieces of which half of UB holds either side; return them with their extents."""
+        shape = extents(self.change, box)
+        if len(box.c1) == 1 and self.hold(box, shape):
+            # Usual: such a box is a piece.
+            return [(box, shape)]
+        return [(piece, extents(self.change, piece)) for piece in _cut_up(self, box)]
+
+
+def _cut_up(rooms: Rooms, box: Box) -> Iterator[Box]:
+    """Yield whole lines of as many channel groups as fit; else parts of a line; else a step and some taps."""
+    change = rooms.change
+    group = box._replace(c1=box.c1[:1])
+    if groups := rooms.fitting(group):
+        for c1 in runs(box.c1, groups):
+            yield box._replace(c1=c1)
+        return
+    step = group._replace(line=box.line[: change.step])
+    steps = rooms.fitting(step)
+    taps = len(box.taps)
+    if not steps:
+        # The taps of each channel are a row of their own then, in whole blocks.
+        block = box.taps[: min(C0_BYTES // change.plain.itemsize, change.depth_area)]
+        whole = rooms.fitting(step._replace(taps=block)) * len(block)
+        taps = whole or max(1, rooms.fitting(step._replace(taps=block[:1])))
+    for number in box.c1:
+        for line in runs(box.line, max(1, steps) * change.step):
+            for some in _tap_runs(box.taps, taps, change.depth_area):
+                yield Box(box.plane, range(number, number + 1), line, some)
+
+
+def _tap_runs(whole: range, most: int, each: int) -> Iterator[range]:
+    """Cut taps into runs of whole kernel depths, of `each` taps, or of parts of one where `most` is less."""
+    if most >= min(each, len(whole)):
+        yield from runs(whole, max(each, most // each * each))
+        return
+    for depth in runs(whole, each):
+        yield from runs(depth, most)

@@ -13,20 +13,23 @@ pipes whose busy times add up to the time of the core.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
+from math import prod
 from typing import NamedTuple
+
+import numpy as np
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import chunks
-from ascendsim.ops.schedules.vector.elementwise import load, piece_elements, pieces, store, vector_cores
+from ascendsim.ops.schedules.vector.elementwise import piece_elements, runs, vector_cores
 from ascendsim.profile import Profile
-from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.kernel import CoreWork, Phase
-from ascendsim.program.places import Gm, GmTensor
-from ascendsim.program.program import Program
-from ascendsim.vector.instructions import FLOAT32_LANES, AddLanes, CopyGmToUb, Fill
+from ascendsim.program.indices import Axis
+from ascendsim.program.kernel import CoreWork, Deferred, Phase
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import NestProgram
+from ascendsim.vector.instructions import FLOAT32_LANES, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
 
 LANE_SUM_SLOTS = 4  # a load, the lanes, two totals
@@ -45,24 +48,30 @@ def lane_sums(profile: Profile, source: GmTensor, sums: GmTensor) -> Phase:
              elements is added 64 at a time from the left; then the lanes are added by halves
     Tensors  `sums` (parts, C); part p takes images N * p / parts ... N * (p + 1) / parts
     """
-    # Few pixels leave most lanes empty: then one command takes many channels, a pixel to a lane.
+    return Phase("lane sums", Deferred(partial(_work, profile, source, sums)))
+
+
+def _work(profile: Profile, source: GmTensor, sums: GmTensor) -> tuple[CoreWork, ...]:
+    """Return the work of every core that has some."""
     batch, channels, space = source.shape
     parts = sums.shape[0]
     cores = vector_cores(profile)
-    small = space < FLOAT32_LANES
-    block = _pixel_block(profile, space) if small else _channel_block(profile, space, source.itemsize)
-    program = _row_sum_program if small else _lane_sum_program
+    block = _pixel_block(profile, space) if few(source) else _channel_block(profile, space, source.itemsize)
     each = len(cores) // parts
-    blocks = BLOCKS.get(profile.npu_arch, each) if parts == 1 else each
-    work: list[CoreWork] = []
-    for part in range(parts):
-        images = range(batch * part // parts, batch * (part + 1) // parts)
-        for own in _dealt(channels, blocks, each):
-            mine = _ChannelSums(part, images, own, min(block, max(map(len, own))))
-            build = partial(program, profile, source, sums, mine)
-            signature = tuple(map(len, own)), len(images), space
-            work.append(CoreWork(cores[len(work)], signature, build))
-    return Phase("lane sums", tuple(work))
+    count = BLOCKS.get(profile.npu_arch, each) if parts == 1 else each
+    images = [range(batch * part // parts, batch * (part + 1) // parts) for part in range(parts)]
+    dealt = [[rows for run in own for rows in runs(run, block)] for own in _dealt(channels, count, each)]
+    own = [_Share(part, images[part], blocks) for part in range(parts) for blocks in dealt]
+    nests: dict[Kind, SumsNest] = {}
+    return tuple(
+        CoreWork(core, share.kind, partial(_program, profile, source, sums, share, nests))
+        for core, share in zip(cores, own, strict=False)
+    )
+
+
+def few(source: GmTensor) -> bool:
+    """Tell whether most lanes would be empty: then one command takes many channels, a pixel to a lane."""
+    return source.shape[2] < FLOAT32_LANES
 
 
 def _dealt(channels: int, blocks: int, cores: int) -> list[tuple[range, ...]]:
@@ -102,69 +111,117 @@ def bias_parts(profile: Profile, batch: int, channels: int) -> int:
     return max(1, min(batch, len(vector_cores(profile)) // channels))
 
 
-class _ChannelSums(NamedTuple):
-    """The share of one core: runs of channels of a part, at most `block` of them summed at once."""
+# How many channels the blocks of a core have, and how many images it sums.
+Kind = tuple[tuple[int, ...], int]
+
+
+class _Share(NamedTuple):
+    """The share of one core: blocks of channels, summed one after the other over a part of the images."""
 
     part: int
     images: range
-    channels: tuple[range, ...]
-    block: int
+    blocks: list[range]
 
-    def blocks(self) -> Iterator[tuple[slice, int]]:
-        """Yield (slice of the channels, channels) of each block."""
-        for run in self.channels:
-            for first, rows in pieces(run.start, run.stop, self.block):
-                yield slice(first, first + rows), rows
+    @property
+    def kind(self) -> Kind:
+        """What decides its cost."""
+        return tuple(map(len, self.blocks)), len(self.images)
 
 
-def _lane_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: _ChannelSums) -> Program:
-    space, size = source.shape[2], source.itemsize
-    b = ProgramBuilder(profile)
-    most = min(space, _longest(profile, size))
-    # One slot: the next rows are fetched once these have been added.
-    (given,) = b.slots("UB", mine.block * _row_bytes(most, size), "in")
-    (lanes,) = b.slots("UB", mine.block * FLOAT32_LANES * 4, "lanes")
-    totals = b.ring("UB", mine.block * 4, "total", 2)
-    for channels, rows in mine.blocks():
-        b.add(Fill(lanes, (rows, FLOAT32_LANES), rows * FLOAT32_LANES * 4))
-        for image in mine.images:
-            for start, count in pieces(0, space, most):
-                place = Gm(source, (image, channels, slice(start, start + count)))
-                # Each row begins at a block of UB, as repeats do.
-                padded = rows if count * size % BLOCK_BYTES else 0
-                b.add(CopyGmToUb(given, place, rows * count * size, (rows, count), padded))
-                # V delivers late: without a barrier the next addition would read the lanes before the last.
-                b.add(PipeBarrier("V"))
-                b.add(AddLanes(lanes, given, rows, count, size))
-        total = totals.next()
-        b.add(PipeBarrier("V"))
-        b.add(SumLanes(total, lanes, rows))
-        store(b, sums, (mine.part, channels), total, rows)
-    return b.build()
+def _program(
+    profile: Profile, source: GmTensor, sums: GmTensor, share: _Share, nests: dict[Kind, SumsNest]
+) -> NestProgram:
+    """Return the program of a core; those of a kind differ in where they begin."""
+    if share.kind not in nests:
+        nests[share.kind] = SumsNest(profile, source, sums, *share.kind)
+    first, part = share.images.start, share.part
+    rows = [(number, block.start, first, part) for number, block in enumerate(share.blocks)]
+    return NestProgram(nests[share.kind], np.array(rows))
 
 
-def _row_sum_program(profile: Profile, source: GmTensor, sums: GmTensor, mine: _ChannelSums) -> Program:
-    """Sum channels of fewer pixels than lanes: pixel s is lane s; the pixels of all channels lie in a row.
+class SumsNest(Nest):
+    """Blocks of so many channels, one after the other, each in so many images.
 
-    The additions are those of `_lane_sum_program`, without the lanes that no pixel ever reaches.
+    Pixel s of a row is added to lane s modulo 64, image after image. Of channels of fewer pixels than lanes
+    pixel s is lane s, and the pixels of all channels lie in a row: the same additions, without the lanes that
+    no pixel ever reaches.
     """
-    space = source.shape[2]
-    b = ProgramBuilder(profile)
-    # As many images at once as the other half of a piece holds: each copy has a head of its own.
-    most = max(1, piece_elements(profile, 4) // 2 // (mine.block * space))
-    most = min(most, len(mine.images))
-    loads = b.ring("UB", most * mine.block * space * source.itemsize, "in", 2)
-    (pixels,) = b.slots("UB", mine.block * space * 4, "pixels")
-    totals = b.ring("UB", mine.block * 4, "total", 2)
-    for channels, rows in mine.blocks():
-        length = rows * space
-        b.add(Fill(pixels, (length,), length * 4))
-        for image, count in pieces(mine.images.start, mine.images.stop, most):
-            given = load(b, loads, source, (slice(image, image + count), channels), count, length)
-            b.add(PipeBarrier("V"))
-            b.add(AddRows(pixels, given, count, length))
-        total = totals.next()
-        b.add(PipeBarrier("V"))
-        b.add(SumPixels(total, pixels, rows, space))
-        store(b, sums, (mine.part, channels), total, rows)
-    return b.build()
+
+    def __init__(
+        self, profile: Profile, source: GmTensor, sums: GmTensor, blocks: tuple[int, ...], images: int
+    ) -> None:
+        super().__init__(profile, "lane sums")
+        self.source, self.sums, self.blocks, block = source, sums, blocks, max(blocks)
+        self.space, self.size, self.small = source.shape[2], source.itemsize, few(source)
+        if self.small:
+            length = block * self.space
+            # As many images at once as the other half of a piece holds: each copy has a head of its own.
+            most = min(max(1, piece_elements(profile, 4) // 2 // length), images)
+            self.images, self.pixels = runs(range(images), most), [range(self.space)]
+            given = self.ring("UB", most * length * self.size, "in", 2)
+            (kept,) = self.slots("UB", length * 4, "pixels")
+        else:
+            most = min(self.space, _longest(profile, self.size))
+            self.images, self.pixels = runs(range(images), 1), runs(range(self.space), most)
+            # One slot: the next rows are fetched once these have been added.
+            given = self.ring("UB", block * _row_bytes(most, self.size), "in")
+            (kept,) = self.slots("UB", block * FLOAT32_LANES * 4, "lanes")
+        totals = self.ring("UB", block * 4, "total", 2)
+        images_of, pixels_of = (Axis(len(own), list(map(len, own))) for own in (self.images, self.pixels))
+        batch, channels, _ = source.shape
+        own, channel, image, part = self.task(
+            block=Axis(len(blocks), blocks), channel=channels, image=batch, part=sums.shape[0]
+        )
+        self.emit(self.clear, [kept], [own])
+        with self.loop(images_of, "images") as some, self.loop(pixels_of, "pixels") as run:
+            slot = self.next(given)
+            self.emit(self.fetch, [slot], [own, channel, image, some, run])
+            # V delivers late: without a barrier the next addition would read the sums before the last.
+            self.emit(self.barrier)
+            self.emit(self.add, [kept, slot], [own, some, run])
+        total = self.next(totals)
+        self.emit(self.barrier)
+        self.emit(self.sum, [total, kept], [own])
+        self.emit(self.leave, [total], [own, channel, part])
+
+    def clear(self, kept: Slot, block: int) -> Fill:
+        """Begin with zeros."""
+        rows = self.blocks[block]
+        shape = (rows * self.space,) if self.small else (rows, FLOAT32_LANES)
+        return Fill(kept, shape, prod(shape) * 4)
+
+    def fetch(self, slot: Slot, block: int, channel: int, image: int, images: int, run: int) -> CopyGmToUb:
+        """Bring pixels of all channels of a block into UB."""
+        rows, some, pixels = self.blocks[block], self.images[images], self.pixels[run]
+        first, channels = image + some.start, slice(channel, channel + rows)
+        if self.small:
+            shape = len(some), rows * self.space
+            given = Gm(self.source, (slice(first, first + len(some)), channels))
+            return CopyGmToUb(slot, given, prod(shape) * self.size, shape)
+        row_bytes = len(pixels) * self.size
+        # Each row begins at a block of UB, as repeats do.
+        padded = rows if row_bytes % BLOCK_BYTES else 0
+        given = Gm(self.source, (first, channels, slice(pixels.start, pixels.stop)))
+        return CopyGmToUb(slot, given, rows * row_bytes, (rows, len(pixels)), padded)
+
+    def barrier(self) -> PipeBarrier:
+        """Let V deliver."""
+        return PipeBarrier("V")
+
+    def add(self, kept: Slot, slot: Slot, block: int, images: int, run: int) -> AddRows | AddLanes:
+        """Add the pixels to those before."""
+        rows = self.blocks[block]
+        if self.small:
+            return AddRows(kept, slot, len(self.images[images]), rows * self.space)
+        return AddLanes(kept, slot, rows, len(self.pixels[run]), self.size)
+
+    def sum(self, total: Slot, kept: Slot, block: int) -> SumPixels | SumLanes:
+        """Add what each channel has."""
+        rows = self.blocks[block]
+        return SumPixels(total, kept, rows, self.space) if self.small else SumLanes(total, kept, rows)
+
+    def leave(self, total: Slot, block: int, channel: int, part: int) -> CopyUbToGm:
+        """Bring the sums of a block to their place."""
+        rows = self.blocks[block]
+        place = Gm(self.sums, (part, slice(channel, channel + rows)))
+        return CopyUbToGm(place, total, rows * self.sums.itemsize)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ascendsim.ops.schedules.vector.relayout import Box, Index, Side, part
-from ascendsim.ops.schedules.vector.taps import TapRelayout
+from ascendsim.ops.schedules.vector.taps import ReadWeight, TapRelayout
 from ascendsim.vector.diagonal import OffDiagonal, OntoDiagonal
 
 
@@ -45,6 +45,10 @@ class DiagonalRelayout(TapRelayout):
         """Return where the box lies, from which its blocks follow; the last merged group may have fewer."""
         return box.c1.start, box.line.start, int(box.plane == self.planes - 1)
 
+    def together(self, planes: range) -> int:  # noqa: ARG002 - no two of them
+        """Return one: boxes that read the same rows are told by where each of them lies."""
+        return 1
+
     def _rows(self, box: Box, wanted: range) -> range:
         """Return which channels of the small side, of those wanted of a merged group, there are."""
         left = self.plain.shape[1] - box.plane * self.factor * self.small
@@ -74,17 +78,10 @@ class DiagonalRelayout(TapRelayout):
 
 
 @dataclass(frozen=True)
-class DiagonalWeight(DiagonalRelayout):
+class DiagonalWeight(ReadWeight, DiagonalRelayout):
     """A change of a weight, which grad_input reads; `reduces_small`: in groups are the channels of S."""
 
     reduces_small: bool = True
-
-    c0_axis: ClassVar[int] = -2
-
-    @property
-    def line(self) -> int:
-        """Columns, padded."""
-        return self.packed.shape[5]
 
     def _kept_rows(self, box: Box) -> range:
         # Those whose blocks lie in the box.
@@ -97,10 +94,6 @@ class DiagonalWeight(DiagonalRelayout):
         own = channels if self.reduces_small else box.line
         start = max(own.start, first * small)
         return self._rows(box, range(start, max(start, min(own.stop, last * small))))
-
-    def packed_side(self, box: Box) -> Side:
-        """Return C0 channels of each tap, a row of columns each; on the device fractals lie together."""
-        return self.fractals(box)
 
     def turn(self, box: Box) -> OntoDiagonal:
         """Return (rows, B, KD, T) -> (KD, C1, T, C0, columns) with zeros beside the blocks."""

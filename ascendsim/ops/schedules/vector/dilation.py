@@ -13,34 +13,37 @@ Pieces alternate between two slots each way, so that the next pixels arrive whil
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
-from ascendsim.ops.plan import shares
+import numpy as np
+
 from ascendsim.ops.problems.packed import C0_BYTES
-from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, runs, vector_cores
+from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, runs, shared, vector_cores
 from ascendsim.ops.schedules.zero_insertion import lines_in
 from ascendsim.profile import Profile
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.indices import Axis, alike
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
-from ascendsim.program.places import GmTensor
-from ascendsim.program.program import Program
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import NestProgram
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.zero_insertion import SpreadPixels
 
 
 class Piece(NamedTuple):
-    """Some planes, rows and columns of the result."""
+    """Rows and columns of the result, in so many planes."""
 
-    planes: range
+    planes: int
     rows: range
     cols: range
 
     @property
-    def pixels(self) -> int:
-        """How many pixels it has."""
-        return len(self.planes) * len(self.rows) * len(self.cols)
+    def shape(self) -> tuple[int, int, int]:
+        """How many planes, rows and columns it has."""
+        return self.planes, len(self.rows), len(self.cols)
 
 
 class Spreading(NamedTuple):
@@ -61,18 +64,10 @@ class Spreading(NamedTuple):
         cols, col = lines_in(piece.cols, self.first[1], self.step[1], self.source.shape[2])
         return rows, cols, (row, col)
 
-    def source_place(self, piece: Piece) -> tuple[slice, ...]:
-        """Return where the pixels of a piece come from."""
-        rows, cols, _ = self.taken(piece)
-        return _slices(piece.planes, rows, cols)
-
-    def target_place(self, piece: Piece) -> tuple[slice, ...]:
-        """Return where a piece goes."""
-        return _slices(*piece)
-
-
-def _slices(*ranges: range) -> tuple[slice, ...]:
-    return tuple(slice(each.start, each.stop) for each in ranges)
+    def extents(self, piece: Piece) -> tuple[int, ...]:
+        """Return all that the cost of a piece depends on."""
+        rows, cols, at = self.taken(piece)
+        return *piece.shape, len(rows), len(cols), *at
 
 
 def dilation(profile: Profile, spreading: Spreading) -> Phase:
@@ -82,63 +77,109 @@ def dilation(profile: Profile, spreading: Spreading) -> Phase:
 
 def _work(profile: Profile, spreading: Spreading) -> tuple[CoreWork, ...]:
     """Return the work of every core: whole planes where they are enough, else bands of their rows."""
-    cores = vector_cores(profile)
     planes, height = spreading.target.shape[:2]
-    bands = min(height, -(-len(cores) // planes))
-    return tuple(
-        CoreWork(
-            core,
-            _signature(spreading, tuple(_pieces(profile, spreading, share, bands))),
-            partial(_program, spreading, share, bands, profile),
-        )
-        for core, share in zip(cores, shares(planes * bands, len(cores)), strict=False)
-    )
-
-
-def _pieces(profile: Profile, spreading: Spreading, share: range, bands: int) -> Iterator[Piece]:
-    """Cut the bands of a core into pieces: several whole planes, or rows of one, or a part of a row."""
-    _, height, width = spreading.target.shape[:3]
+    bands = min(height, -(-len(vector_cores(profile)) // planes))
     # Two slots of a piece, and two of its pixels, which are never more.
     most = max(1, min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4) // C0_BYTES)
-    if bands == 1 and height * width <= most:
-        for planes in runs(share, most // (height * width)):
-            yield Piece(planes, range(height), range(width))
-        return
-    for band in share:
-        plane, place = divmod(band, bands)
-        own = range(height * place // bands, height * (place + 1) // bands)
-        for rows in runs(own, max(1, most // width)):
-            for cols in runs(range(width), most):
-                yield Piece(range(plane, plane + 1), rows, cols)
+    work = []
+    for core, share in shared(profile, planes * bands):
+        cut = partial(_cut, spreading, share, bands, most)
+        # Whole planes cost the same wherever they lie.
+        signature = len(share) if bands == 1 else tuple(map(spreading.extents, cut()[0]))
+        work.append(CoreWork(core, signature, partial(_program, profile, spreading, cut)))
+    return tuple(work)
 
 
-def _extents(spreading: Spreading, piece: Piece) -> tuple[int, ...]:
-    """Return all that the instructions of a piece depend on but for the places in GM."""
-    rows, cols, at = spreading.taken(piece)
-    return len(piece.planes), len(piece.rows), len(piece.cols), len(rows), len(cols), *at
+def _cut(
+    spreading: Spreading, share: range, bands: int, most: int
+) -> tuple[list[Piece], list[tuple[int, int]]]:
+    """Cut the bands of a core into pieces: several whole planes, or rows of one, or a part of a row.
+
+    Returns  different pieces; and all in their order, by number, with the first plane of each
+    """
+    _, height, width = spreading.target.shape[:3]
+    pieces: list[Piece] = []
+    places: list[tuple[int, int]] = []
+
+    def add(planes: range, rows: range) -> None:
+        lines = runs(rows, max(1, most // width))
+        own = [Piece(planes.step, line, cols) for line in lines for cols in runs(range(width), most)]
+        numbers = range(len(pieces), len(pieces) + len(own))
+        pieces.extend(own)
+        places.extend([(number, plane) for plane in planes for number in numbers])
+
+    if bands == 1:
+        each = max(1, most // (height * width))
+        end = share.stop - len(share) % each
+        for planes in (range(share.start, end, each), range(end, share.stop, max(1, share.stop - end))):
+            if planes:
+                add(planes, range(height))
+    else:
+        for band in share:
+            plane, place = divmod(band, bands)
+            add(range(plane, plane + 1), range(height * place // bands, height * (place + 1) // bands))
+    return pieces, places
 
 
-def _signature(spreading: Spreading, pieces: tuple[Piece, ...]) -> tuple[tuple[int, ...], ...]:
-    return tuple(_extents(spreading, piece) for piece in pieces)
+def _program(
+    profile: Profile, spreading: Spreading, cut: Callable[[], tuple[list[Piece], list[tuple[int, int]]]]
+) -> NestProgram:
+    pieces, places = cut()
+    return NestProgram(DilationNest(profile, spreading, pieces), np.array(places))
 
 
-def _program(spreading: Spreading, share: range, bands: int, profile: Profile) -> Program:
-    b = ProgramBuilder(profile)
-    pieces = tuple(_pieces(profile, spreading, share, bands))
-    most = max(piece.pixels for piece in pieces) * C0_BYTES
-    pixels, spread = b.ring("UB", most, "pixels", 2), b.ring("UB", most, "spread", 2)
-    c0 = spreading.source.shape[3]
-    for piece in pieces:
-        for _ in b.once(piece, _extents(spreading, piece)):
-            rows, cols, at = spreading.taken(piece)
-            made = spread.next()
-            b.add(Fill(made, (*map(len, piece), c0), piece.pixels * C0_BYTES))
-            if rows and cols:
-                source, shape = pixels.next(), (len(piece.planes), len(rows), len(cols))
-                size = shape[0] * shape[1] * shape[2] * C0_BYTES
-                place = b.gm(spreading.source, spreading.source_place, piece)
-                b.add(CopyGmToUb(source, place, size, (*shape, c0)))
-                b.add(SpreadPixels(made, source, *shape, C0_BYTES, at, spreading.step))
-            target = b.gm(spreading.target, spreading.target_place, piece)
-            b.add(CopyUbToGm(target, made, piece.pixels * C0_BYTES))
-    return b.build()
+class DilationNest(Nest):
+    """Pieces, one after the other: each is filled with zeros, and the pixels that it has are put there."""
+
+    def __init__(self, profile: Profile, spreading: Spreading, pieces: Sequence[Piece]) -> None:
+        super().__init__(profile, "dilation")
+        self.spreading, self.pieces = spreading, pieces
+        planes, height, width = spreading.target.shape[:3]
+        most = max([prod(piece.shape) for piece in pieces]) * C0_BYTES
+        pixels, spread = self.ring("UB", most, "pixels", 2), self.ring("UB", most, "spread", 2)
+        costs = Axis(len(pieces), alike(list(map(spreading.extents, pieces))))
+        filled = self.table([all(spreading.taken(piece)[:2]) for piece in pieces], name="has pixels")
+        # Cores number their own pieces, so slices are told by where they begin.
+        begin = self.table(
+            [each.rows.start * width + each.cols.start for each in pieces], height * width, "first pixel"
+        )
+        piece, plane = self.task(piece=costs, plane=planes)
+        told = [plane, begin[piece]]
+        made = self.next(spread)
+        self.emit(self.clear, [made], [piece])
+        with self.when(filled[piece]):
+            given = self.next(pixels)
+            self.emit(self.fetch, [given], [piece, plane], slice_at=told)
+            self.emit(self.spread, [made, given], [piece])
+        self.emit(self.leave, [made], [piece, plane], slice_at=told)
+
+    def clear(self, slot: Slot, piece: int) -> Fill:
+        """Fill a piece with zeros."""
+        shape = self.pieces[piece].shape
+        return Fill(slot, (*shape, self.spreading.source.shape[3]), prod(shape) * C0_BYTES)
+
+    def fetch(self, slot: Slot, piece: int, plane: int) -> CopyGmToUb | None:
+        """Bring the pixels of a piece into UB, if it has any."""
+        source, planes = self.spreading.source, self.pieces[piece].planes
+        rows, cols, _ = self.spreading.taken(self.pieces[piece])
+        shape = planes, len(rows), len(cols)
+        if not prod(shape):
+            return None
+        place = Gm(source, _slices(plane, planes, rows, cols))
+        return CopyGmToUb(slot, place, prod(shape) * C0_BYTES, (*shape, source.shape[3]))
+
+    def spread(self, made: Slot, pixels: Slot, piece: int) -> SpreadPixels:
+        """Put the pixels of a piece to their places."""
+        rows, cols, at = self.spreading.taken(self.pieces[piece])
+        shape = self.pieces[piece].planes, len(rows), len(cols)
+        return SpreadPixels(made, pixels, *shape, C0_BYTES, at, self.spreading.step)
+
+    def leave(self, slot: Slot, piece: int, plane: int) -> CopyUbToGm:
+        """Bring a piece to its place."""
+        own = self.pieces[piece]
+        place = Gm(self.spreading.target, _slices(plane, *own))
+        return CopyUbToGm(place, slot, prod(own.shape) * C0_BYTES)
+
+
+def _slices(plane: int, planes: int, rows: range, cols: range) -> tuple[slice, ...]:
+    return slice(plane, plane + planes), slice(rows.start, rows.stop), slice(cols.start, cols.stop)

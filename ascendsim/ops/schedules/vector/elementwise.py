@@ -6,22 +6,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ascendsim.cube.mmad import PipeBarrier
 from ascendsim.ops.plan import shares
-from ascendsim.ops.schedules.vector import at_once
 from ascendsim.profile import Profile
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
-from ascendsim.program.loops.rings import Ring
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.program.program import Program
+from ascendsim.program.program import Program, ProgramBuilder
+from ascendsim.program.reserved import Ring
 from ascendsim.vector.instructions import FLOAT32_LANES, Add, Cast, CopyGmToUb, CopyUbToGm, Fill
+
+if TYPE_CHECKING:
+    from ascendsim.program.memory import CoreMemory
 
 # The largest piece that one vector instruction sequence works on; two copies of it and of its source fit in
 # every product's UB, and 16 KiB is where the vendor calls a transfer efficient.
 PIECE_BYTES = 16 * 1024
+# Rows of a workspace that are added one after the other; where in them, and the shape of what lies there.
+Sum = tuple[range, tuple[Any, ...], tuple[int, ...]]
 
 
 def vector_cores(profile: Profile) -> tuple[Core, ...]:
@@ -36,6 +41,12 @@ def vector_cores(profile: Profile) -> tuple[Core, ...]:
 @lru_cache(maxsize=16)
 def _cores(kind: str, count: int) -> tuple[Core, ...]:
     return tuple([Core(kind, index) for index in range(count)])
+
+
+def shared(profile: Profile, count: int) -> Iterator[tuple[Core, range]]:
+    """Return each vector core that gets any of so many things, with its share of them."""
+    cores = vector_cores(profile)
+    return zip(cores, shares(count, len(cores)), strict=False)
 
 
 def flat_phase(
@@ -64,8 +75,8 @@ def _flat_work(
 def _dealt(profile: Profile, size: int) -> Iterator[tuple[Core, int, int]]:
     """Yield each core that gets work with its first element and the end of its range."""
     # In whole groups of lanes: a share that ended inside one would cost two repeats for it, one on each core.
-    cores, lanes = vector_cores(profile), FLOAT32_LANES
-    for core, share in zip(cores, shares(-(-size // lanes), len(cores)), strict=False):
+    lanes = FLOAT32_LANES
+    for core, share in shared(profile, -(-size // lanes)):
         yield core, share.start * lanes, min(share.stop * lanes, size)
 
 
@@ -75,10 +86,9 @@ def pieces(first: int, end: int, most: int) -> Iterator[tuple[int, int]]:
         yield start, min(most, end - start)
 
 
-def runs(whole: range, most: int) -> Iterator[range]:
+def runs(whole: range, most: int) -> list[range]:
     """Cut a range into ranges of at most `most`."""
-    for start, count in pieces(whole.start, whole.stop, most):
-        yield range(start, start + count)
+    return [range(start, start + count) for start, count in pieces(whole.start, whole.stop, most)]
 
 
 def load(b: ProgramBuilder, ring: Ring, tensor: GmTensor, place: tuple[Any, ...], *shape: int) -> Slot:
@@ -97,7 +107,13 @@ def zero_fill(profile: Profile, tensor: GmTensor, value: float = 0.0) -> Phase:
     """Return the phase that sets a whole flat tensor to zero (or another value, in its format)."""
     build = partial(_fill_program, tensor, value)
     phase = flat_phase("zero fill", profile, tensor.shape[0], tensor.itemsize, build)
-    return phase._replace(at_once=partial(at_once.fill, tensor, value), recipe=("fill", *_told(tensor)))
+    return phase._replace(at_once=partial(_filled, tensor, value), recipe=("fill", *_told(tensor)))
+
+
+def _filled(tensor: GmTensor, value: float, memory: CoreMemory) -> None:
+    """Set a whole flat tensor to one value, in its format: what the programs make, sooner."""
+    values = np.full(tensor.shape, value, memory.math.carrier)
+    memory.store(Gm(tensor, (slice(None),)), values, atomic=False)
 
 
 def _fill_program(tensor: GmTensor, value: float, profile: Profile, first: int, count: int) -> Program:
@@ -121,7 +137,12 @@ def cast(profile: Profile, source: GmTensor, target: GmTensor) -> Phase:
     build = partial(_cast_program, source, target, widest)
     phase = flat_phase("cast", profile, source.shape[0], widest, build)
     recipe = "cast", *_told(source), *_told(target)
-    return phase._replace(at_once=partial(at_once.convert, source, target), recipe=recipe)
+    return phase._replace(at_once=partial(_converted, source, target), recipe=recipe)
+
+
+def _converted(source: GmTensor, target: GmTensor, memory: CoreMemory) -> None:
+    """Convert a whole flat tensor to the format of another."""
+    memory.store(Gm(target, (slice(None),)), memory.array(source), atomic=False)
 
 
 def _told(tensor: GmTensor) -> tuple[Any, ...]:
@@ -156,7 +177,7 @@ def ordered_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> Phase:
 
 def _ordered_program(parts: GmTensor, target: GmTensor, profile: Profile, first: int, count: int) -> Program:
     rows = range(parts.shape[0])
-    return _sums_program(profile, parts, [(rows, first, first + count)], target)
+    return _runs_program(profile, parts, target, [(rows, first, first + count)])
 
 
 def tree_sum(profile: Profile, parts: GmTensor, target: GmTensor) -> tuple[Phase, ...]:
@@ -190,32 +211,40 @@ def _tree_round(profile: Profile, parts: GmTensor, target: GmTensor | None, pair
             if first < (at + 1) * elements and last > at * elements
         ]
         signature = tuple(end - start for _, start, end in runs)
-        work.append(CoreWork(core, signature, partial(_sums_program, profile, parts, runs, target)))
+        work.append(CoreWork(core, signature, partial(_runs_program, profile, parts, target, runs)))
     return Phase(f"tree sum, stride {pairs[0].step}", tuple(work))
 
 
-def _sums_program(
-    profile: Profile, parts: GmTensor, runs: list[tuple[range, int, int]], target: GmTensor | None
+def _runs_program(
+    profile: Profile, parts: GmTensor, target: GmTensor | None, runs: Sequence[tuple[range, int, int]]
 ) -> Program:
-    """Add the rows of each run (rows, first element, end) in float32.
+    """Add the rows of each run (rows, first element, end), piece by piece."""
+    most = piece_elements(profile, 4)
+    sums = [
+        (rows, (slice(start, start + size),), (size,))
+        for rows, first, end in runs
+        for start, size in pieces(first, end, most)
+    ]
+    return sums_program(profile, parts, target, sums)
 
-    The sums go to the target, or, where there is none, take the place of the first row.
+
+def sums_program(profile: Profile, parts: GmTensor, target: GmTensor | None, sums: Sequence[Sum]) -> Program:
+    """Add the rows of each sum in float32.
+
+    It goes to the target, or, where there is none, takes the place of the first row.
     """
     b = ProgramBuilder(profile)
-    most = min(max(end - start for _, start, end in runs), piece_elements(profile, 4))
+    most = max(prod(shape) for _, _, shape in sums)
     loads = b.ring("UB", most * 4, "in", 2)
     totals = b.ring("UB", most * 4, "total", 2)
-    for rows, first, end in runs:
-        for start, size in pieces(first, end, most):
-            place = slice(start, start + size)
-            total = load(b, totals, parts, (rows[0], place), size)
-            for number, row in enumerate(rows[1:]):
-                other = load(b, loads, parts, (row, place), size)
-                if number:
-                    b.add(PipeBarrier("V"))  # each sum needs the one before
-                b.add(Add(total, other, size))
-            goal = (place,) if target is not None else (rows[0], place)
-            store(b, target or parts, goal, total, size)
+    for rows, place, shape in sums:
+        total = load(b, totals, parts, (rows[0], *place), *shape)
+        for number, row in enumerate(rows[1:]):
+            other = load(b, loads, parts, (row, *place), *shape)
+            if number:
+                b.add(PipeBarrier("V"))  # each sum needs the one before
+            b.add(Add(total, other, prod(shape)))
+        store(b, target or parts, place if target else (rows[0], *place), total, prod(shape))
     return b.build()
 
 

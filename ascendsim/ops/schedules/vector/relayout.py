@@ -48,6 +48,16 @@ class Side(NamedTuple):
     rows: int
     row_bytes: int
 
+    @property
+    def room(self) -> int:
+        """The bytes that it takes in UB: rows of whole blocks."""
+        return self.rows * -(-self.row_bytes // C0_BYTES) * C0_BYTES
+
+    @property
+    def padded(self) -> int:
+        """How many of its rows are no whole blocks."""
+        return self.rows if self.row_bytes % C0_BYTES else 0
+
 
 @dataclass(frozen=True)
 class Relayout(ABC):
@@ -147,18 +157,21 @@ class Relayout(ABC):
         """Return what the cost of a box depends on besides its extents: its place, if not all are alike."""
         return ()
 
+    def together(self, planes: range) -> int:
+        """Return how many of these planes, from the first one on, have the same boxes that cost the same."""
+        return len(planes)
+
+    def read_side(self, box: Box) -> Side:
+        """Return where a box is read."""
+        return self.plain_side(box) if self.packs else self.packed_side(box)
+
+    def write_side(self, box: Box) -> Side:
+        """Return where a box is written."""
+        return self.packed_side(box) if self.packs else self.plain_side(box)
+
     def sides(self, box: Box) -> tuple[Side, Side]:
         """Return where a box is read and where it is written."""
-        sides = self.plain_side(box), self.packed_side(box)
-        return sides if self.packs else sides[::-1]
-
-    def read_place(self, box: Box) -> Index:
-        """Return the slice that a box reads."""
-        return (self.plain_side if self.packs else self.packed_side)(box).place
-
-    def write_place(self, box: Box) -> Index:
-        """Return the slice that a box writes."""
-        return (self.packed_side if self.packs else self.plain_side)(box).place
+        return self.read_side(box), self.write_side(box)
 
     def blocks(self, box: Box) -> int:
         """Return the blocks of 32 bytes, row after row, that are taken apart: all that a box has."""
@@ -222,6 +235,12 @@ class PixelRelayout(Relayout):
         """Return which groups of channels these are, where the last group has fewer channels than others."""
         last = self._place(box.plane)[0] == self.packed.shape[0] - 1
         return (box.c1.start,) if last and not self.even else ()
+
+    def together(self, planes: range) -> int:
+        """Return how many planes there are before those of the last group, which may have fewer channels."""
+        groups = self.packed.shape[0]
+        before = range(planes.start, min(planes.stop, self.planes // groups * (groups - 1)))
+        return len(planes) if self.even else len(before) or len(planes)
 
     def packed_side(self, box: Box) -> Side:
         """Return the groups of the box, a row of pixels of C0 channels each."""

@@ -15,10 +15,9 @@ from math import ceil
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, flat_phase, pieces
 from ascendsim.profile import Profile
-from ascendsim.program.builder import ProgramBuilder
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import Gm, GmTensor
-from ascendsim.program.program import Program
+from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from ascendsim.vector.rearrange import Rearrange
 

@@ -36,15 +36,6 @@ class TapRelayout(Relayout):
             return range(depth, box.taps.stop // each), range(each)
         return range(depth, depth + 1), range(first, first + len(box.taps))
 
-    def fractals(self, box: Box) -> Side:
-        """Return C0 channels of each tap of a weight to be read, a row of columns each."""
-        # On the device fractals lie together.
-        depths, taps = self._kept_taps(box)
-        size = len(box.line) * self.c0
-        shape = (len(depths), len(box.c1), len(taps), self.c0, len(box.line))
-        place = (box.plane, part(depths), part(box.c1), part(taps), slice(None), part(box.line))
-        return Side(place, shape, len(box.c1) * len(box.taps), size * self.packed.itemsize)
-
     def rows_of(self, box: Box, c1: range) -> Side:
         """Return some groups of channels of each row of a grad_weight."""
         depths, taps = self._kept_taps(box)
@@ -54,6 +45,25 @@ class TapRelayout(Relayout):
         run = len(box.line) * self.c0 * self.packed.itemsize
         place = (box.plane, part(depths), part(box.line), part(c1), part(taps))
         return Side(place, shape, runs, run)
+
+
+class ReadWeight(TapRelayout):
+    """A change of a weight that grad_input reads: columns lie along the line."""
+
+    c0_axis: ClassVar[int] = -2
+
+    @property
+    def line(self) -> int:
+        """Columns, padded."""
+        return self.packed.shape[5]
+
+    def packed_side(self, box: Box) -> Side:
+        """Return C0 channels of each tap, a row of columns each; on the device fractals lie together."""
+        depths, taps = self._kept_taps(box)
+        size = len(box.line) * self.c0
+        shape = (len(depths), len(box.c1), len(taps), self.c0, len(box.line))
+        place = (box.plane, part(depths), part(box.c1), part(taps), slice(None), part(box.line))
+        return Side(place, shape, len(box.c1) * len(box.taps), size * self.packed.itemsize)
 
 
 class ChannelRelayout(TapRelayout):
@@ -89,17 +99,10 @@ class ChannelRelayout(TapRelayout):
 
 
 @dataclass(frozen=True)
-class WeightRelayout(ChannelRelayout):
+class WeightRelayout(ReadWeight, ChannelRelayout):
     """A change of a weight, which grad_input reads; `reduces_small`: in groups are the channels of S."""
 
     reduces_small: bool = True
-
-    c0_axis: ClassVar[int] = -2
-
-    @property
-    def line(self) -> int:
-        """Columns, padded."""
-        return self.packed.shape[5]
 
     @property
     def line_there(self) -> int:
@@ -112,10 +115,6 @@ class WeightRelayout(ChannelRelayout):
         there = self.line_there
         columns = slice(min(box.line.start, there), min(box.line.stop, there))
         return (kept, columns) if self.reduces_small else (columns, kept)
-
-    def packed_side(self, box: Box) -> Side:
-        """Return C0 channels of each tap, a row of columns each."""
-        return self.fractals(box)
 
     def turn(self, box: Box) -> Turn:
         """Return (S, B, KD, T) -> (KD, C1, T, C0, columns)."""

@@ -12,25 +12,30 @@ and that a core takes whole planes while that keeps most cores busy, was read of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 from math import prod
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ascendsim.frozen import cached_property
-from ascendsim.ops.plan import shares
-from ascendsim.ops.problems.packed import C0_BYTES
-from ascendsim.ops.schedules.vector.at_once import change_layout
-from ascendsim.ops.schedules.vector.boxes import Cut, extents
-from ascendsim.ops.schedules.vector.elementwise import runs, vector_cores
-from ascendsim.ops.schedules.vector.relayout import Box, Relayout, Side
+from ascendsim.ops.schedules.vector.boxes import Cut, Rooms
+from ascendsim.ops.schedules.vector.elementwise import shared, vector_cores
+from ascendsim.ops.schedules.vector.relayout import Box, Relayout
 from ascendsim.profile import Profile
-from ascendsim.program.builder import ProgramBuilder
+from ascendsim.program.indices import Axis, Number, alike
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
-from ascendsim.program.program import Program
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, Slot
+from ascendsim.program.program import NestProgram
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.relayout import TurnTile
+
+if TYPE_CHECKING:
+    from ascendsim.program.memory import CoreMemory
 
 
 def transdata(profile: Profile, change: Relayout) -> Phase:
@@ -39,149 +44,128 @@ def transdata(profile: Profile, change: Relayout) -> Phase:
     Raises   CapacityError if UB does not hold a group of channels of one fractal
     """
     work = Deferred(partial(_work, profile, change))
-    return Phase("transdata", work, partial(change_layout, change), change.apart)
+    return Phase("transdata", work, partial(_change_layout, change), change.apart)
+
+
+def _change_layout(change: Relayout, memory: CoreMemory) -> None:
+    """Change the layout of a tensor, a plane at a time: what the programs make, sooner."""
+    # A plane is a box like those that fit into UB, only larger, and means the same.
+    source = memory.array(change.source)
+    for plane in range(change.planes):
+        box = Box(plane, range(change.c1), range(change.line), range(change.area))
+        read, write = change.sides(box)
+        if prod(write.shape):
+            values = change.turn(box).turned(source[read.place].reshape(read.shape))
+            memory.store(Gm(change.target, write.place), values, atomic=False)
 
 
 def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
     """Return the work of every core."""
-    cores = vector_cores(profile)
     group = Box(0, range(1), range(change.line), range(change.area))
-    rooms = _Rooms(profile, change)
-    cut = Cut(change, len(cores), group_fits=rooms.fitting(group) > 0)
+    rooms = Rooms(profile, change)
+    cut = Cut(change, len(vector_cores(profile)), group_fits=rooms.fitting(group) > 0)
     programs = _Programs(profile, cut, rooms)
     return tuple(
         CoreWork(core, cut.signature(share), partial(programs.of, share))
-        for core, share in zip(cores, shares(cut.tasks, len(cores)), strict=False)
+        for core, share in shared(profile, cut.tasks)
     )
-
-
-class _Rooms:
-    """What boxes of a change need in UB, found once for all that have the same extents."""
-
-    def __init__(self, profile: Profile, change: Relayout) -> None:
-        figures = profile.buffers["UB"]
-        self.change = change
-        self._half = figures.capacity_bytes // 2 // figures.alignment_bytes * figures.alignment_bytes
-        self._known: dict[tuple[int, ...], tuple[int, int]] = {}
-
-    def fitting(self, box: Box) -> int:
-        """Return how many such boxes half of UB holds."""
-        return self.hold(box, extents(self.change, box))
-
-    def hold(self, box: Box, shape: tuple[int, ...]) -> int:
-        """Return the same for a box of these extents."""
-        return self._half // max(self.of(box, shape))
-
-    def of(self, box: Box, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Return the bytes of a box of these extents as it is read and as it is written, in whole blocks.
-
-        None of either where it has no elements there.
-        """
-        if shape not in self._known:
-            read, write = (
-                side.rows * -(-side.row_bytes // C0_BYTES) * C0_BYTES for side in self.change.sides(box)
-            )
-            self._known[shape] = read, write
-        return self._known[shape]
-
-
-def _pieces(rooms: _Rooms, box: Box) -> list[tuple[Box, tuple[int, ...]]]:
-    """Cut a box into pieces of which half of UB holds either side; return them with their extents."""
-    shape = extents(rooms.change, box)
-    if len(box.c1) == 1 and rooms.hold(box, shape):
-        # Usual: such a box is a piece.
-        return [(box, shape)]
-    return [(piece, extents(rooms.change, piece)) for piece in _cut_up(rooms, box)]
-
-
-def _cut_up(rooms: _Rooms, box: Box) -> Iterator[Box]:
-    """Yield whole lines of as many channel groups as fit; else parts of a line; else a step and some taps."""
-    change = rooms.change
-    group = box._replace(c1=box.c1[:1])
-    if groups := rooms.fitting(group):
-        for c1 in runs(box.c1, groups):
-            yield box._replace(c1=c1)
-        return
-    step = group._replace(line=box.line[: change.step])
-    steps = rooms.fitting(step)
-    taps = len(box.taps)
-    if not steps:
-        # The taps of each channel are a row of their own then, in whole blocks.
-        block = box.taps[: min(C0_BYTES // change.plain.itemsize, change.depth_area)]
-        whole = rooms.fitting(step._replace(taps=block)) * len(block)
-        taps = whole or max(1, rooms.fitting(step._replace(taps=block[:1])))
-    for number in box.c1:
-        for line in runs(box.line, max(1, steps) * change.step):
-            for some in _tap_runs(box.taps, taps, change.depth_area):
-                yield Box(box.plane, range(number, number + 1), line, some)
-
-
-def _tap_runs(whole: range, most: int, each: int) -> Iterator[range]:
-    """Cut taps into runs of whole kernel depths, of `each` taps, or of parts of one where `most` is less."""
-    if most >= min(each, len(whole)):
-        yield from runs(whole, max(each, most // each * each))
-        return
-    for depth in runs(whole, each):
-        yield from runs(depth, most)
-
-
-class _Code:
-    """A builder whose slot for a piece has so many bytes; it knows the code of all pieces so far."""
-
-    def __init__(self, profile: Profile, size_bytes: int) -> None:
-        self.b = ProgramBuilder(profile)
-        # The copy of the next piece waits until this one has left its slot: nothing overlaps.
-        (self.tile,) = self.b.slots("UB", size_bytes, "tile")
 
 
 @dataclass(frozen=True, eq=False)
 class _Programs:
-    """Writes down the programs of the cores, those that reserve as much with the same code."""
+    """The programs of the cores; those whose largest pieces need as much of UB share a nest."""
 
     profile: Profile
     cut: Cut
-    rooms: _Rooms
+    rooms: Rooms
+
+    def of(self, share: range) -> NestProgram:
+        """Return the program of a core that has these tasks."""
+        rows = self.cut.rows(share)
+        told = [piece for kind in {row[0] for row in rows} for piece in self._pieces[kind]]
+        size = max([max(self.rooms.of(*piece)) for piece in told])
+        if size not in self._nests:
+            self._nests[size] = TransdataNest(self.profile, self.cut, self.rooms, self._pieces, size)
+        nest = self._nests[size]
+        return NestProgram(
+            nest, np.array([(piece, place) for kind, place in rows for piece in nest.of_kind[kind]])
+        )
 
     @cached_property
-    def _codes(self) -> WeakValueDictionary[int, _Code]:
-        # By what a core reserves, only as long as one of the programs is in use.
-        return WeakValueDictionary()
+    def _pieces(self) -> list[list[tuple[Box, tuple[int, ...]]]]:
+        return [self.rooms.pieces(box) for box in self.cut.kinds]
 
-    def of(self, share: range) -> Program:
-        """Return the program of a core that has these tasks."""
-        rooms = self.rooms
-        pieces = [piece for box in self.cut.boxes(share) for piece in _pieces(rooms, box)]
-        size = max(max(rooms.of(*piece)) for piece in pieces)
-        code = self._codes.get(size)
-        if code is None:
-            code = self._codes[size] = _Code(self.profile, size)
-        b = code.b
-        b.restart()
-        for piece, shape in pieces:
-            if rooms.of(piece, shape)[1]:
-                for _ in b.once(piece, shape):
-                    _write(code, rooms, piece, shape)
-        program = b.build()
-        program.keeps = code
-        return program
+    @cached_property
+    def _nests(self) -> dict[int, TransdataNest]:
+        return {}
 
 
-def _write(code: _Code, rooms: _Rooms, piece: Box, shape: tuple[int, ...]) -> None:
-    """Append the instructions of one piece."""
-    b, tile, change = code.b, code.tile, rooms.change
-    size, out = change.source.itemsize, change.target.itemsize
-    read, write = change.sides(piece)
-    if rooms.of(piece, shape)[0]:
-        place = b.gm(change.source, change.read_place, piece)
-        b.add(CopyGmToUb(tile, place, prod(read.shape) * size, read.shape, _padded(read)))
-        b.add(TurnTile(tile, tile, change.turn(piece), size, change.blocks(piece), change.taps))
-    else:
-        # Nothing but the zeros that fill up merged groups.
-        b.add(Fill(tile, write.shape, prod(write.shape) * out))
-    place = b.gm(change.target, change.write_place, piece)
-    b.add(CopyUbToGm(place, tile, prod(write.shape) * out, False, _padded(write)))
+class TransdataNest(Nest):
+    """Boxes, piece after piece: a task is a piece of a kind of boxes, and where its box lies.
 
+    pieces  of each kind of boxes, with their extents
+    """
 
-def _padded(side: Side) -> int:
-    """Return how many rows of a side are no whole blocks."""
-    return side.rows if side.row_bytes % C0_BYTES else 0
+    def __init__(
+        self,
+        profile: Profile,
+        cut: Cut,
+        rooms: Rooms,
+        pieces: Sequence[Sequence[tuple[Box, tuple[int, ...]]]],
+        size: int,
+    ) -> None:
+        super().__init__(profile, "transdata")
+        self.change, self.cut = rooms.change, cut
+        told = [each for own in pieces for each in own]
+        self.pieces = [piece for piece, _ in told]
+        # What is not written is not even read.
+        self._bytes = [rooms.of(*each) for each in told]
+        # The copy of the next piece waits until this one has left its slot: nothing overlaps.
+        (tile,) = self.slots("UB", size, "tile")
+        ends = accumulate(map(len, pieces), initial=0)
+        self.of_kind = [range(first, end) for first, end in pairwise(ends)]
+        costs = Axis(len(told), alike([extent for _, extent in told]))
+        piece, place = self.task(piece=costs, place=cut.places)
+        self.emit(self.fetch, [tile], [piece, place], slice_at=self._read(piece, place))
+        self.emit(self.turn, [tile], [piece])
+        self.emit(self.leave, [tile], [piece, place])
+
+    def _read(self, piece: Number, place: Number) -> list[Number] | None:
+        """Return what tells slices of a change whose boxes read the same rows; None: each reads its own."""
+        if self.change.apart:
+            return None
+        slices = alike([str(self.change.read_side(box).place) for box in self.pieces])
+        return [place, self.table(slices, name="slice")[piece]]
+
+    def _box(self, piece: int, place: int) -> Box | None:
+        """Return a piece of another box of its kind; None if nothing of it is written."""
+        return self.cut.moved(self.pieces[piece], place) if self._bytes[piece][1] else None
+
+    def fetch(self, tile: Slot, piece: int, place: int) -> CopyGmToUb | None:
+        """Bring a piece into UB, if it has any elements."""
+        box, source = self._box(piece, place), self.change.source
+        if box is None or not self._bytes[piece][0]:
+            return None
+        side = self.change.read_side(box)
+        size = prod(side.shape) * source.itemsize
+        return CopyGmToUb(tile, Gm(source, side.place), size, side.shape, side.padded)
+
+    def turn(self, tile: Slot, piece: int) -> TurnTile | Fill | None:
+        """Turn a piece, or make one of nothing but the zeros that fill up merged groups."""
+        box, change, (read, written) = self.pieces[piece], self.change, self._bytes[piece]
+        if read and written:
+            return TurnTile(
+                tile, tile, change.turn(box), change.source.itemsize, change.blocks(box), change.taps
+            )
+        shape = change.write_side(box).shape
+        return Fill(tile, shape, prod(shape) * change.target.itemsize) if written else None
+
+    def leave(self, tile: Slot, piece: int, place: int) -> CopyUbToGm | None:
+        """Bring a piece to its place."""
+        box, target = self._box(piece, place), self.change.target
+        if box is None:
+            return None
+        side = self.change.write_side(box)
+        return CopyUbToGm(
+            Gm(target, side.place), tile, prod(side.shape) * target.itemsize, False, side.padded
+        )

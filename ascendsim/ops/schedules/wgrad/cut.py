@@ -2,32 +2,123 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
-from typing import TYPE_CHECKING, ClassVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from ascendsim.cube.load3d import FRACTAL_ROWS
+import numpy as np
+
+from ascendsim.cube.load3d import FRACTAL_ROWS, row_spans
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.sliding import ImageTile, Sliding
+from ascendsim.ops.problems.sliding import ImageTile, Pair
+from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.schedules.numbering import cut, cut_within
 from ascendsim.ops.schedules.ranges import TaskRange
-from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks
-from ascendsim.ops.schedules.wgrad.parts import grid_parts, ranges_by_rows
-from ascendsim.ops.schedules.wgrad.pieces import PixelRange, segment_of
+from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, grid_parts, ranges_by_rows
 from ascendsim.profile import Profile
+from ascendsim.program.indices import alike
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.strips import Strips
+    from ascendsim.ops.problems.strips import Numbers
 
-# The fields of a box of taps behind its first channel.
-BoxShape = tuple[int, ...]
+
+class Task(NamedTuple):
+    """One base block over one part of the reduction."""
+
+    group: int
+    depth: int
+    part: int
+    first_row: int
+    rows: int
+    columns: Columns
+
+
+def segment_of(pair: tuple[int, int], image: int, run: Pair) -> tuple[int, int, tuple[int, int, int]]:
+    """Return a run of the reduction: a depth of either side, and an image, its first pixel, its pixels."""
+    return *pair, (image, *run)
+
+
+class Pixels:
+    """Ranges of pixels, each of which lies in one tile of either side in L1.
+
+    runs, lefts, rights   a row (first pixel, pixels) for each range, and of the tiles that serve it
+    strips                the strips of columns of an image; without any all columns are one
+    base_k                pixels of a slice, counted from where the range begins
+
+    left, right           the different tiles, a row (first pixel, pixels) each
+    left_of, right_of     by range the number of its tile
+    slices                a row for each slice, range after range: its right tile, where it begins in the left
+                          tile and in the window of the right one, its pixels, those of a row of the window
+    counts                slices of each range
+    """
+
+    def __init__(self, runs: Numbers, lefts: Numbers, rights: Numbers, strips: Strips, base_k: int) -> None:
+        self.runs, self._strips = runs, strips
+        self._image_pixels: dict[Taps, Numbers] = {}
+        self.left, self.left_of = different(lefts)
+        self.right, self.right_of = different(rights)
+        self.spans = strips.spans(self.right)
+        first, pixels = runs.T
+        self.counts = -(-pixels // base_k)
+        of = np.repeat(np.arange(len(runs)), self.counts)
+        at = base_k * (np.arange(len(of)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts))
+        right = self.right_of[of]
+        width = self.spans.right - self.spans.left + 1
+        self.slices = np.column_stack(
+            [
+                right,
+                (first - lefts[:, 0])[of] + at,
+                (first - rights[:, 0])[of] + self.spans.first_pixel[right] + at,
+                np.minimum(base_k, pixels[of] - at),
+                width[right],
+            ]
+        )
+
+    @property
+    def kinds(self) -> Numbers:
+        """Of each slice a number for what its loads cost by: its pixels, and how they lie in rows."""
+        _, _, at, pixels, width = self.slices.T
+        most = int(width.max()) + 1
+        told = (pixels * most + at % width) * most + width
+        _, first, of = np.unique(told, return_index=True, return_inverse=True)
+        kinds = [
+            (pixels, frozenset(row_spans(at % width, pixels, width).items()))
+            for _, _, at, pixels, width in self.slices[first].tolist()
+        ]
+        found: Numbers = np.array(alike(kinds))[of]
+        return found
+
+    def image_pixels(self, box: Taps) -> Numbers:
+        """Return by right tile how many pixels of the image it has under a box of taps."""
+        known = self._image_pixels.get(box)
+        if known is None:
+            rows, cols = self._strips.reads(self.spans, box)
+            known = self._image_pixels[box] = rows.pixels * cols.pixels
+        return known
+
+    def windows(self, box: Taps) -> Numbers:
+        """Return by right tile a number for what it reads of the image: rows and columns."""
+        rows, cols = self._strips.reads(self.spans, box)
+        height, width = self._strips.sliding.image_size
+        return ((rows.first * (height + 1) + rows.pixels) * width + cols.first) * (width + 1) + cols.pixels
+
+
+def different(pairs: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the different ones of some pairs, and which of them each is."""
+    told = pairs[:, 0] * (pairs[:, 1].max() + 1) + pairs[:, 1]
+    _, first, of = np.unique(told, return_index=True, return_inverse=True)
+    return pairs[first], of
+
+
+# Tiles that are kept: a run of pixels is asked for several times under one box of taps.
+KEPT = 4096
 
 
 @dataclass(frozen=True)
@@ -83,28 +174,37 @@ class WgradCut:
         """Whether parts of the reduction are cells of the tiling's grid."""
         return self.tiling.has_grid
 
-    def left_run(self, run: PixelRange) -> PixelRange:
-        """Return the pixels of the left tile in L1 that serves a run of the reduction."""
-        return run
+    def left_tiles(self, runs: Numbers) -> Numbers:
+        """Return the pixels of the left tiles in L1 that serve some runs, (first pixel, pixels) each."""
+        return runs
 
-    def left_place(self, run: PixelRange) -> tuple[slice, ...]:
+    def left_place(self, run: Pair) -> tuple[slice, ...]:
         """Return where the pixels of a left tile lie in an image of the small side."""
-        return (slice(run.first_pixel, run.first_pixel + run.pixels),)
+        return (slice(run[0], run[0] + run[1]),)
 
-    def right_run(self, run: PixelRange) -> PixelRange:
-        """Return the pixels of the right tile in L1 that serves a run of the reduction."""
-        return run
-
-    def within(self, run: PixelRange) -> tuple[int, ...]:
-        """Return the pixels of a run and of the tiles that serve it, and where the run begins in these."""
-        left, right = self.left_run(run), self.right_run(run)
-        first = run.first_pixel
-        return run.pixels, left.pixels, first - left.first_pixel, first - right.first_pixel
+    def right_tiles(self, runs: Numbers) -> Numbers:
+        """Return the pixels of the right tiles in L1 that serve some runs."""
+        return runs
 
     @property
-    def right_ranges(self) -> list[tuple[int, int]]:
-        """The pixels of each right tile in one image."""
+    def runs(self) -> Sequence[Pair]:
+        """The ranges of pixels of all parts; those of a part follow each other."""
         return self.ranges_of_image
+
+    def first_run(self, part: int) -> int:
+        """Return the number among them of the first range of a part's images."""
+        return self.grid_parts[part][1].start if self.by_grid else 0
+
+    @cached_property
+    def pixels(self) -> Pixels:
+        """The tables of these ranges."""
+        runs = np.array(self.runs)
+        return Pixels(runs, self.left_tiles(runs), self.right_tiles(runs), self.strips, self.tiling.base_k)
+
+    @cached_property
+    def strips(self) -> Strips:
+        """The strips of columns of an image; without any all columns are one."""
+        return Strips.of(self.gemm.sliding, 0)
 
     @cached_property
     def ranges_of_image(self) -> list[tuple[int, int]]:
@@ -129,15 +229,12 @@ class WgradCut:
         ]
 
     def part(self, depth: int, part: int) -> TaskRange:
-        """Return the segments of one part of the reduction.
-
-        Parts of one kernel depth that have one pattern differ by their images alone.
-        """
+        """Return the segments of one part of the reduction."""
         if self.by_grid:
             images, ranges = self.grid_parts[part]
             runs = self.ranges_of_image[ranges.start : ranges.stop]
             whole_part = self.gemm.depths[depth], len(images), runs, segment_of
-            return TaskRange(*whole_part, first_image=images.start, mark=ranges)
+            return TaskRange(*whole_part, first_image=images.start)
         # Where there are fewer segments than parts, some parts get none.
         whole, split = self._reductions[depth], self.splits
         made: TaskRange = whole[len(whole) * part // split : len(whole) * (part + 1) // split]
@@ -152,34 +249,27 @@ class WgradCut:
         count = self.gemm.batch * len(self.ranges_of_image)
         return any(len(pairs) * count < self.splits for pairs in self.gemm.depths)
 
+    @property
+    def row_tiles(self) -> list[tuple[int, int]]:
+        """The rows of all base blocks: those of each task by themselves."""
+        return cut_within(cut(self.gemm.rows, self.tiling.block_m), self.tiling.base_m)
+
     @cached_property
     def column_blocks(self) -> list[Columns]:
         """Column blocks at one kernel depth."""
         return column_blocks(self.gemm, self.tiling, self.l1_budget)
 
-    @property
-    def _geometry(self) -> Sliding | Strips:
-        """What tells the image tile of a run of pixels."""
-        return self.gemm.sliding
+    def right_bytes(self, box: Taps) -> Numbers:
+        """Return by right tile its bytes in L1; one in the padding as a whole has room for a pixel."""
+        s, pixels = self.gemm.sliding, self.pixels.image_pixels(box)
+        found: Numbers = np.maximum(1, pixels) * (box.channels * s.c0 * s.itemsize)
+        return found
+
+    def tile(self, run: Pair, box: Taps) -> ImageTile:
+        """Return the image tile of a right tile's pixels under a box of taps, but for its channels' place."""
+        made: ImageTile = self._tiles(*run, box._replace(channel=0))
+        return made
 
     @cached_property
-    def _tiles(self) -> dict[tuple[int, int, BoxShape], ImageTile]:
-        """Image tile for each (pixel range, box); a box further on in the channels has an equal one."""
-        boxes = {columns.box[1:]: columns.box._replace(channel=0) for columns in self.column_blocks}
-        tile = self._geometry.tile
-        return {(*run, shape): tile(*run, box) for run in self.right_ranges for shape, box in boxes.items()}
-
-    def tile(self, run: PixelRange, box: Taps) -> ImageTile:
-        """Return the image tile of a range under a box of taps; its shape does not depend on the channel."""
-        return self._tiles[*self.right_run(run)[1:], box[1:]]
-
-    def tile_shape(self, run: PixelRange, box: Taps) -> int:
-        """Return the number of the shape of an image tile; equal ones differ in their place in the image."""
-        return self._tile_shapes[*self.right_run(run)[1:], box[1:]]
-
-    @cached_property
-    def _tile_shapes(self) -> dict[tuple[int, int, BoxShape], int]:
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        return {
-            key: numbers[tile._replace(rows=None, cols=None), key[1]] for key, tile in self._tiles.items()
-        }
+    def _tiles(self) -> Any:
+        return lru_cache(KEPT)(self.strips.tile)

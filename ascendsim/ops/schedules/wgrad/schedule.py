@@ -13,7 +13,7 @@ from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.order import WgradOrder
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.vector.elementwise import flat, ordered_sum, tree_sum, zero_fill
-from ascendsim.ops.schedules.wgrad.program import WgradProgram
+from ascendsim.ops.schedules.wgrad.nest import WgradNest
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import GmTensor
@@ -61,9 +61,9 @@ class Wgrad(BlockSchedule):
             return output
         return GmTensor.of("parts", (self.parts, *output.shape), "float32", "workspace")
 
-    def emitter(self, sizes: Sizes) -> WgradProgram:
-        """Return what emits the programs of all cores that reserve so much."""
-        return WgradProgram(self.tasks, sizes, self.target, self.atomic, self.hazards)
+    def nest(self, sizes: Sizes) -> WgradNest:
+        """Return the loop nest of all cores that reserve so much."""
+        return WgradNest(self.tasks, sizes, self.gemm.output, self.target, atomic=self.atomic)
 
     def order(self) -> WgradOrder:
         """Return the runs of pixels, and how the parts are added; in which order they arrive is not told."""

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
+from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
 from ascendsim.ops.schedules.order import WgradOrder
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row, whole_taps
-from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task, segment_of
+from ascendsim.ops.schedules.wgrad.cut import Task, segment_of
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Numbers
 
 
 @dataclass(frozen=True)
@@ -60,36 +68,28 @@ class ShareTasks(WgradTasks):
         need = max(tile_bytes(pixels, block.box, in_row=False) for block in blocks)
         return blocks if need <= self.l1_budget else column_blocks(self.gemm, self.tiling, self.l1_budget)
 
-    def left_run(self, run: PixelRange) -> PixelRange:
-        """Return the pixels of the left tile in L1 that serves a run of the reduction."""
-        return self._tile_run(run, self.tiling.step_ka)
+    def left_tiles(self, runs: Numbers) -> Numbers:
+        """Return the pixels of the left tiles in L1 that serve some runs."""
+        return self._tiles_of(runs, self.tiling.step_ka)
 
-    def right_run(self, run: PixelRange) -> PixelRange:
-        """Return the pixels of the right tile in L1 that serves a run of the reduction."""
-        return self._tile_run(run, self.tiling.step_kb)
+    def right_tiles(self, runs: Numbers) -> Numbers:
+        """Return the pixels of the right tiles in L1 that serve some runs."""
+        return self._tiles_of(runs, self.tiling.step_kb)
 
-    def _tile_run(self, run: PixelRange, step: int) -> PixelRange:
-        """Return the tile of so many slices, counted from where its task begins, that a run lies in."""
-        share, length = self._share_of(run.first_pixel), step * self.tiling.base_k
-        first = share[0] + (run.first_pixel - share[0]) // length * length
-        return PixelRange(run.image, first, min(length, sum(share) - first))
-
-    def _share_of(self, pixel: int) -> tuple[int, int]:
-        """Return the pixel range of the task that a pixel of an image belongs to."""
-        return self.pixel_shares[pixel // self.pixel_shares[0][1]]
-
-    @property
-    def right_ranges(self) -> list[tuple[int, int]]:
-        """The pixels of each right tile in one image."""
-        return cut_within(self.pixel_shares, self.tiling.step_kb * self.tiling.base_k)
+    def _tiles_of(self, runs: Numbers, step: int) -> Numbers:
+        """Return the tiles of so many slices, counted from where a task begins, that some runs lie in."""
+        (_, share), length = self.pixel_shares[0], step * self.tiling.base_k
+        begin = runs[:, 0] // share * share
+        first = begin + (runs[:, 0] - begin) // length * length
+        end = np.minimum(begin + share, self.gemm.sliding.pixels)
+        return np.column_stack([first, np.minimum(length, end - first)])
 
     @cached_property
     def _firsts(self) -> list[slice]:
         """The ranges of each share."""
         step = min(self.tiling.step_ka, self.tiling.step_kb) * self.tiling.base_k
         counts = [-(-pixels // step) for _, pixels in self.pixel_shares]
-        ends = [sum(counts[: at + 1]) for at in range(len(counts))]
-        return [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        return [slice(*ends) for ends in pairwise(accumulate(counts, initial=0))]
 
     @property
     def by_grid(self) -> bool:
@@ -109,23 +109,62 @@ class ShareTasks(WgradTasks):
     def part(self, depth: int, part: int) -> TaskRange:
         """Return the segments of one part of the reduction at a kernel depth; none where it meets padding."""
         image, small, ranges = self.place(part)
-        pairs = [pair for pair in self.gemm.depths[depth] if pair[0] == small]
-        whole = TaskRange(pairs, self.gemm.batch, self.ranges_of_image, segment_of, mark=small)
         begin = image * len(self.ranges_of_image)
-        made: TaskRange = whole[begin + ranges.start : begin + ranges.stop] if pairs else whole
-        return made
+        pairs, numbers = [], range(0)
+        if self.reduces(depth, part):
+            pairs = [(small, self._bigs[depth][small])]
+            numbers = range(begin + ranges.start, begin + ranges.stop)
+        return TaskRange(pairs, self.gemm.batch, self.ranges_of_image, segment_of, numbers)
+
+    def reduces(self, depth: int, part: int) -> bool:
+        """Return whether a part has any segment at a kernel depth."""
+        return part // len(self.pixel_shares) % self.gemm.small.shape[2] in self._bigs[depth]
+
+    @cached_property
+    def _bigs(self) -> list[dict[int, int]]:
+        """For each kernel depth the depth of the big side that meets one of the small side."""
+        return [dict(pairs) for pairs in self.gemm.depths]
+
+    @cached_property
+    def _reducing(self) -> Numbers:
+        """Of each kernel depth and part the depth of the big side; -1 where it reduces nothing."""
+        small = self.gemm.small.shape[2]
+        bigs = np.array([[own.get(depth, -1) for depth in range(small)] for own in self._bigs])
+        return np.tile(np.repeat(bigs, len(self.pixel_shares), axis=1), self.gemm.batch)
+
+    @cached_property
+    def _part_shapes(self) -> Numbers:
+        """Numbers of the parts by their share of the pixels, from which the tiles follow."""
+        shares = np.arange(self.splits) % len(self.pixel_shares)
+        return np.where(self._reducing >= 0, shares, -1)
+
+    @cached_property
+    def reductions(self) -> tuple[Numbers, Numbers]:
+        """What each (kernel depth, part) reduces: its share of one image at one depth."""
+        depth, part = np.nonzero(self._reducing >= 0)
+        place, share = np.divmod(part, len(self.pixel_shares))
+        image, small = np.divmod(place, self.gemm.small.shape[2])
+        ranges = np.array([(own.start, own.stop - own.start) for own in self._firsts])[share]
+        found = np.column_stack([small, self._reducing[depth, part], image, np.ones_like(image), ranges])
+        return found, (self._reducing >= 0).reshape(-1).astype(np.int64)
+
+    @property
+    def count(self) -> int:
+        """How many base blocks there are."""
+        reducing = int(np.count_nonzero(self._reducing >= 0))
+        return self.gemm.groups * reducing * len(self.row_tiles) * len(self.column_blocks)
 
     @cached_property
     def tasks(self) -> list[Task]:
         """All base blocks that reduce anything."""
-        gemm, t = self.gemm, self.tiling
+        rows_of = self.row_tiles
         return [
             Task(group, depth, part, *rows, columns)
             for part in range(self.splits)
-            for group in range(gemm.groups)
-            for depth in range(len(gemm.depths))
-            if len(self.part(depth, part))
-            for rows in cut_within(cut(gemm.rows, t.block_m), t.base_m)
+            for group in range(self.gemm.groups)
+            for depth in range(len(self.gemm.depths))
+            if self.reduces(depth, part)
+            for rows in rows_of
             for columns in self.column_blocks
         ]
 
@@ -195,6 +234,16 @@ class WgradShares(Wgrad):
         """Return the base blocks of each core, task after task."""
         return deal(self.units, self.tiling)
 
+    def _checked(self) -> Sequence[Sequence[Any]]:
+        """Return the tasks of each core, which must be all base blocks."""
+        own = type(self)
+        if own.dealt is not WgradShares.dealt or own.units is not WgradShares.units:
+            return super()._checked()
+        # Numbers that are dealt leave none out and repeat none; what they stand for is counted.
+        dealt, count = Schedule._checked(self), self.tasks.count
+        assert sum(map(len, dealt)) == count, (sum(map(len, dealt)), count)
+        return dealt
+
     def _blocks(
         self,
         group: int,
@@ -205,17 +254,30 @@ class WgradShares(Wgrad):
         n: tuple[int, int],
     ) -> Iterator[Task]:
         """Yield the base blocks of one task: images, rows, kernel depths, columns."""
-        cut_, width = self.tasks, self.gemm.output.shape[3]
+        rows_of, shares, depths = (
+            cut_within([m], self.tiling.base_m),
+            len(self.tasks.pixel_shares),
+            self.gemm.small.shape[2],
+        )
         # `batch` counts images and depths together, as parts do.
         for place in range(batch[0], sum(batch)) if d is None else [batch[0] + d]:
-            part = place * len(cut_.pixel_shares) + k
-            columns = [
+            columns = self._columns_of(place % depths, n)
+            for row, rows in rows_of:
+                for depth, wide in columns:
+                    yield Task(group, depth, place * shares + k, row, rows, wide)
+
+    @cached_property
+    def _columns_of(self) -> Callable[[int, tuple[int, int]], list[tuple[int, Columns]]]:
+        """Return the blocks of some columns at each kernel depth that meets a depth of the small side."""
+        cut_, width = self.tasks, self.gemm.output.shape[3]
+
+        def found(small: int, n: tuple[int, int]) -> list[tuple[int, Columns]]:
+            return [
                 (depth, wide)
                 for depth in range(len(self.gemm.depths))
-                if len(cut_.part(depth, part))
+                if cut_.reduces(depth, small * len(cut_.pixel_shares))
                 for wide in cut_.column_blocks
                 if n[0] <= depth * width + wide.first_column < sum(n)
             ]
-            for row, rows in cut_within([m], self.tiling.base_m):
-                for depth, wide in columns:
-                    yield Task(group, depth, part, row, rows, wide)
+
+        return cache(found)

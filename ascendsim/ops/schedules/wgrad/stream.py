@@ -11,30 +11,12 @@ from ascendsim.ops.schedules.order import StreamOrder, WgradOrder
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.vector.blocks import Piece, block_sums
 from ascendsim.ops.schedules.vector.elementwise import flat, zero_fill
-from ascendsim.ops.schedules.wgrad.pieces import Task
-from ascendsim.ops.schedules.wgrad.program import WgradProgram
+from ascendsim.ops.schedules.wgrad.cut import Task
+from ascendsim.ops.schedules.wgrad.nest import StreamNest
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import GmTensor
-
-
-class StreamProgram(WgradProgram):
-    """Emits the programs of stream-K: whole reductions go to the result, parts to a workspace."""
-
-    def __init__(
-        self, cut_: StreamTasks, sizes: Sizes, targets: tuple[GmTensor, GmTensor], hazards: frozenset[str]
-    ) -> None:
-        super().__init__(cut_, sizes, targets[0], False, hazards)
-        self._whole = cut_.whole
-        self._outs = [(self.out, self.tiles.output(apart=False))]
-        if targets[1] is not targets[0]:
-            self._outs.append((self.out.onto(targets[1]), self.tiles.output(apart=True)))
-
-    def append(self, task: Task) -> None:
-        """Append one base block, which goes where its kind goes."""
-        self.out, self.find = self._outs[0 if task.part == self._whole else 1]
-        super().append(task)
 
 
 @dataclass(frozen=True)
@@ -84,9 +66,9 @@ class WgradStream(Wgrad):
             return output
         return GmTensor.of("parts", (self.parts, *output.shape), "float32", "workspace")
 
-    def emitter(self, sizes: Sizes) -> StreamProgram:
-        """Return what emits the programs of all cores that reserve so much."""
-        return StreamProgram(self.tasks, sizes, (self.gemm.output, self.target), self.hazards)
+    def nest(self, sizes: Sizes) -> StreamNest:
+        """Return the loop nest of all cores that reserve so much."""
+        return StreamNest(self.tasks, sizes, self.gemm.output, self.target)
 
     def dealt(self) -> list[list[Task]]:
         """Return the base blocks of each core: whole tasks, then its part of one of the last round."""

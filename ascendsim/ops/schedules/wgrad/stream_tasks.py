@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.problems.sliding import Sliding
+from ascendsim.ops.problems.sliding import Pair
 from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.numbering import cut, cut_within, numbered
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row
-from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task, segment_of
+from ascendsim.ops.schedules.wgrad.cut import Task, segment_of
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Numbers
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,23 @@ class StreamTasks(WgradTasks):
         return self.strips.runs(self._most, self.length)
 
     @property
-    def right_ranges(self) -> list[tuple[int, int]]:
-        """The pixels of each right tile in one image."""
-        return sorted({*self.ranges_of_image, *self.part_ranges})
+    def runs(self) -> list[Pair]:
+        """The ranges of pixels of the whole, and those of parts of rows, part after part."""
+        if self.tiling.stream_axis != "height":
+            return self.ranges_of_image
+        return [*self.ranges_of_image, *chain.from_iterable(self._ranges_by_part.values())]
+
+    def first_run(self, part: int) -> int:
+        """Return the number among them of the first range of a part's images."""
+        if part == self.whole or self.tiling.stream_axis != "height":
+            return 0
+        before = [len(self._ranges_by_part[each]) for each in range(part)]
+        return len(self.ranges_of_image) + sum(before)
+
+    def runs_of(self, part: int) -> slice:
+        """Return the numbers of the ranges of one image that a part reduces."""
+        first = self.first_run(part)
+        return slice(first, first + len(self._ranges_of(part)))
 
     def _ranges_of(self, part: int) -> list[tuple[int, int]]:
         """Return the pixels of each range in one image that a part reduces."""
@@ -118,22 +135,20 @@ class StreamTasks(WgradTasks):
             found[row(run[0]) // length].append(run)
         return found
 
-    def left_run(self, run: PixelRange) -> PixelRange:
-        """Return the pixels of the left tile: of a strip whole rows, where the run is longer than one."""
-        if not self.tiling.strip_w:
-            return run
-        return PixelRange(run.image, *self.strips.rectangle(*run[1:]))
+    def left_tiles(self, runs: Numbers) -> Numbers:
+        """Return the pixels of the left tiles: of a strip whole rows, where a run is longer than one."""
+        return self.strips.rectangles(runs) if self.tiling.strip_w else runs
 
-    def left_place(self, run: PixelRange) -> tuple[slice, ...]:
+    def left_place(self, run: Pair) -> tuple[slice, ...]:
         """Return where the pixels of a left tile lie in an image of the small side."""
-        return self.strips.place(*run[1:]) if self.tiling.strip_w else super().left_place(run)
+        return self.strips.place(*run) if self.tiling.strip_w else super().left_place(run)
 
     @cached_property
     def l1_budget(self) -> int:
         """Bytes of L1 for one tile of the right operand."""
         if not self.tiling.strip_w:
             return super().l1_budget
-        return self.beside(max(self.strips.rectangle(*run)[1] for run in self.right_ranges))
+        return self.beside(int(self.pixels.left[:, 1].max()))
 
     @cached_property
     def column_blocks(self) -> list[Columns]:
@@ -147,21 +162,14 @@ class StreamTasks(WgradTasks):
 
     def _most_bytes(self, blocks: list[Columns]) -> int:
         """Return the bytes of the largest right tile of some column blocks."""
-        boxes = {block.box[1:]: block.box for block in blocks}.values()
-        return max(self.strips.tile(*run, box).l1_bytes for run in self.right_ranges for box in boxes)
-
-    @property
-    def _geometry(self) -> Sliding | Strips:
-        """What tells the image tile of a run of pixels."""
-        return self.strips if self.tiling.strip_w else self.gemm.sliding
+        boxes = {block.box[1:]: block.box._replace(channel=0) for block in blocks}.values()
+        return max(int(self.right_bytes(box).max()) for box in boxes)
 
     def part(self, depth: int, part: int) -> TaskRange:
         """Return the segments of one part of the reduction at a kernel depth, or of all of it."""
         pairs, batch = self.gemm.depths[depth], self.gemm.batch
-        if part == self.whole:
-            return TaskRange(pairs, batch, self.ranges_of_image, segment_of)
-        if self.tiling.stream_axis == "height":
-            return TaskRange(pairs, batch, self._ranges_of(part), segment_of, mark=part)
+        if part == self.whole or self.tiling.stream_axis == "height":
+            return TaskRange(pairs, batch, self._ranges_of(part), segment_of)
         # Images of all small depths one after the other; of them those count that this kernel depth meets.
         met = [
             sum(min(max(at * self.length - small * batch, 0), batch) for small, _ in pairs)
@@ -173,12 +181,10 @@ class StreamTasks(WgradTasks):
         return made
 
     @cached_property
-    def _part_shapes(self) -> dict[tuple[int, int], int]:
-        """Number the parts by the pixel ranges of their segments, from which the tiles follow."""
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        runs = {run: number for number, run in enumerate(self.right_ranges)}
-        of = {part: [runs[run] for run in self._ranges_of(part)] for part in range(self.splits)}
-        return {key: numbers[self.part(*key).spelled(of[key[1]])] for key in self._parts}
+    def _part_shapes(self) -> Numbers:
+        """Numbers of the parts by the pixel ranges of their segments, from which the tiles follow."""
+        of = [self.pixels.right_of[self.runs_of(part)].tolist() for part in range(self.splits)]
+        return self._numbered([self.part(*key).spelled(of[key[1]]) for key in self._parts])
 
     @cached_property
     def units(self) -> list[dict[str, Any]]:
@@ -212,6 +218,7 @@ class StreamTasks(WgradTasks):
                 ways[strip].add((task.depth, task.part))
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         firsts: dict[Hashable, int] = {}
+        shapes, columns = self._told_columns[1].tolist(), self._numbers[1]
         met: list[Hashable] = []
         for task, both in zip(tasks, strips, strict=True):
             tiles = []
@@ -220,7 +227,8 @@ class StreamTasks(WgradTasks):
                 first = firsts.setdefault(strip, depths[0])
                 way = (task.part, *(depth - first for depth in depths)) if len(ways[strip]) > 1 else ()
                 tiles.append((numbers[strip], way))
-            met.append((self._shape_of(task), self._part_shapes[task.depth, task.part], *tiles))
+            shape = task.rows, shapes[columns[task.columns.first_column]]
+            met.append((shape, int(self._part_shapes[task.depth, task.part]), *tiles))
         return tuple(met)
 
     @property

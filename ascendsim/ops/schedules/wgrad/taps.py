@@ -2,71 +2,193 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ascendsim.cube.movers import CopyGmToL1, FillL1
+import numpy as np
+
+from ascendsim.cube.tile_reads import round_up
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
+from ascendsim.ops.problems.single_taps import Lines, lines_read, tap_tile
+from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.schedules.numbering import cut, cut_within
 from ascendsim.ops.schedules.tiles import Index, Sizes
-from ascendsim.ops.schedules.wgrad.pieces import Task
-from ascendsim.ops.schedules.wgrad.slices import Load, WgradSlices
-from ascendsim.ops.schedules.wgrad.stream import StreamProgram, WgradStream
+from ascendsim.ops.schedules.wgrad.columns import Columns
+from ascendsim.ops.schedules.wgrad.cut import KEPT, Task
+from ascendsim.ops.schedules.wgrad.nest import StreamNest
+from ascendsim.ops.schedules.wgrad.stream import WgradStream
 from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
-from ascendsim.ops.schedules.wgrad.tap_tasks import TapTasks
-from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
-from ascendsim.program.builder import ProgramBuilder
-from ascendsim.program.places import GmTensor, Slot
+from ascendsim.ops.schedules.wgrad.tiles import WgradTiles, distinct
+from ascendsim.program.indices import Number
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import GmTensor
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Numbers
+
+
+@dataclass(frozen=True)
+class TapTasks(StreamTasks):
+    """The cut of a wgrad whose base blocks have channels of one tap; a block of columns has all its taps."""
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that no program can follow."""
+        if self.tiling.tap_loop != "khkw":
+            raise ConfigError(
+                f"tiling of grad_weight: tap_loop is {self.tiling.tap_loop!r}; wgrad_taps takes khkw; "
+                "or take wgrad_stream"
+            )
+        width, window = self.gemm.output.shape[3], self._taps * self.gemm.sliding.c0
+        if self.tiling.block_n < width and self.tiling.block_n % window:
+            raise ConfigError(
+                f"tiling of grad_weight: single_core_n is {self.tiling.block_n}; take whole windows of "
+                f"{window} columns, all taps of a group of channels"
+            )
+        super().__post_init__()
+
+    @property
+    def _taps(self) -> int:
+        """Taps of the kernel in H and W."""
+        rows, cols = self.gemm.sliding.kernel
+        return rows * cols
+
+    def require_rows(self) -> None:
+        """Nothing: a tile has the pixels that a tap reads, and no row of the image as a whole."""
+
+    @cached_property
+    def column_blocks(self) -> list[Columns]:
+        """Column blocks at one kernel depth: some channels with all their taps."""
+        whole, c0 = self.gemm.all_taps, self.gemm.sliding.c0
+        # A core makes a tap of base_n channels at a time, as far as a task has so many.
+        tasks = cut(whole.channels, -(-self.tiling.block_n // (self._taps * c0)))
+        return [
+            Columns(
+                whole._replace(channel=channel, channels=own), 0, own * self._taps, channel * self._taps * c0
+            )
+            for channel, own in cut_within(tasks, max(1, self.tiling.base_n // c0))
+        ]
+
+    @cached_property
+    def _tiles(self) -> Any:
+        return lru_cache(KEPT)(partial(tap_tile, self.strips))
+
+    @cached_property
+    def _part_shapes(self) -> Numbers:
+        """Numbers of the parts by what the runs of their segments read under every tap."""
+        of, told = self.pixels, self._run_shapes
+        lines = [np.stack([own.pad, own.length])[:, of.right_of] for own in self.lines]
+        found: list[Hashable] = []
+        for depth, part in self._parts:
+            own = self.runs_of(part)
+            read = tuple([axis[:, own].tobytes() for axis in lines])
+            found.append((read, self.part(depth, part).spelled(told[own])))
+        return self._numbered(found)
+
+    @property
+    def _run_shapes(self) -> list[int]:
+        """Of each run a number for what it says of its tiles but for what they read of the image."""
+        of = self.pixels
+        first, pixels = of.runs.T
+        left, (place, width) = of.left[of.left_of], self.strips.places(first)
+        kinds = np.column_stack([pixels, left[:, 1], first - left[:, 0], place, width])
+        numbers: list[int] = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1).tolist()
+        return numbers
+
+    @cached_property
+    def lines(self) -> list[Lines]:
+        """What each right tile reads of an image under each row, and each column, of taps."""
+        spans, sliding = self.pixels.spans, self.strips.sliding
+        return [
+            lines_read(sliding, 0, spans.top, spans.bottom),
+            lines_read(sliding, 1, spans.left, spans.right),
+        ]
+
+    def sizes(self, tasks: list[Task]) -> Sizes:
+        """Return what a core with these tasks reserves: under a tap no more than all pixels of a tile."""
+        gemm, cube, size = self.gemm, self.profile.cube, self.gemm.sliding.itemsize
+        parts = {task.part for task in tasks}
+        runs = np.concatenate([self.pixels.runs[self.runs_of(part)] for part in parts])
+        pixels, held, left = (
+            int(own[:, 1].max()) for own in (runs, self.strips.rectangles(runs), self.left_tiles(runs))
+        )
+        channels = max(task.columns.box.channels for task in tasks) * gemm.sliding.c0
+        m = round_up(max(task.rows for task in tasks), cube.m0)
+        return Sizes(
+            *(m, round_up(channels, cube.n0)),
+            round_up(min(self.tiling.base_k, pixels), cube.rates[gemm.compute_dtype].k0),
+            *(m * left * size, held * channels * size),
+        )
 
 
 class TapTiles(WgradTiles):
-    """Appends loads and products of tiles under one tap."""
-
-    _cut: TapTasks
-
-    def __init__(self, builder: ProgramBuilder, cut: TapTasks) -> None:
-        super().__init__(builder, cut)
-        self._slices = TapSlices(cut)
-
-    def load_big(self, slot: Slot, load: Load) -> None:
-        """Bring into L1 the pixels of the big side that a tap reads, side by side."""
-        tile, gemm = self._cut.tile(load.segment.range, load.task.columns.box), self._cut.gemm
-        if tile.rows is None:
-            self._b.add(FillL1(slot, tile.l1_bytes, tile.window.tile_shape))
-            return
-        # Pixels of a row that lie a step apart are runs of bytes of their own.
-        window, apart = tile.window, gemm.sliding.stride[1] > 1
-        runs = window.channels * window.rows * (window.cols if apart else 1)
-        source = self._b.gm(gemm.big, self._slices.big, load)
-        self._b.add(CopyGmToL1(slot, source, tile.gm_bytes, (), window, tile.placement, runs))
-
-
-class TapSlices(WgradSlices):
-    """Finds slices of GM for base blocks of one tap."""
-
-    _cut: TapTasks
-
-    def output(self, task: Task, first: int, count: int) -> Index:
-        """Return some channels of a tap in the output; between two groups of them lie the other taps."""
-        box, sliding = task.columns.box, self._cut.gemm.sliding
-        rows, begin = slice(task.first_row, task.first_row + task.rows), box.channel + first // sliding.c0
-        channels = slice(begin, begin + count // sliding.c0)
-        return task.group, task.depth, rows, channels, box.row * sliding.kernel[1] + box.col
-
-
-class TapProgram(StreamProgram):
-    """Emits the programs of single taps, one after the other."""
+    """The tiles of base blocks of one tap: some columns, and a row and a column of taps tell a tile's box."""
 
     cut: TapTasks
 
-    def tiles_of(self, cut_: StreamTasks) -> WgradTiles:
-        """Return what appends loads and products of tiles."""
-        assert isinstance(cut_, TapTasks)
-        return TapTiles(self.b, cut_)
+    def groups(self) -> list[int]:
+        """Return how many groups of channels a base block has."""
+        return [block.box.channels for block in self.blocks]
 
-    def append(self, task: Task) -> None:
-        """Append the base blocks of a task: for each tap, as a block of columns of `WgradStream`."""
-        for block in self.cut.of_taps(task):
-            super().append(block)
+    def see(self, nest: Nest) -> None:
+        """Make the tables of what tiles read of an image under each row and each column of taps."""
+        self.lengths_of, self.lines_of, self.read = [], [], []
+        for lines, size in zip(self.cut.lines, self.sliding.image_size, strict=True):
+            table, values = distinct(nest, lines.length, "pixels read in")
+            self.lengths_of.append(table)
+            self.read.append(values)
+            # Tiles that have the same of an image are one slice of it.
+            told = np.maximum(lines.source, 0) * (size + 1) + lines.length
+            self.lines_of.append(distinct(nest, told, "line of")[0])
+
+    def sizes_of(self, right: Number, _column: Number, *tap: Number) -> list[Number]:
+        """Return what tells how many rows and columns of an image a tile has."""
+        return [own[right, at] for own, at in zip(self.lengths_of, tap, strict=True)]
+
+    def slice_of(self, right: Number, column: Number, *tap: Number) -> list[Number]:
+        """Return what tells what a tile has of an image from what others have of it."""
+        return [column, *[own[right, at] for own, at in zip(self.lines_of, tap, strict=True)]]
+
+    def seen(self, *told: int) -> tuple[Taps, int, int]:
+        """Return the tap of a tile, its pixels of the image, and the runs of bytes that these are."""
+        *reads, rows, cols = told
+        box, height, width = self.block(*reads).box, self.read[0][rows], self.read[1][cols]
+        # Pixels of a row that lie a step apart are runs of bytes of their own.
+        apart = self.sliding.stride[1] > 1
+        return box, height * width, box.channels * height * (width if apart else 1)
+
+    def block(self, *reads: int) -> Columns:
+        """Return the columns of a base block."""
+        column, row, col = reads
+        box = self.blocks[column].box
+        return Columns(box._replace(row=row, rows=1, col=col, cols=1), 0, box.channels, 0)
+
+    def output(self, *place: int) -> Index:
+        """Return some channels of a tap in the output; between two groups of them lie the other taps."""
+        *outer, tap_row, tap_col, row, column, first, count = place
+        (top, rows), c0 = self.row_tiles[row], self.sliding.c0
+        begin = self.blocks[column].box.channel + first // c0
+        channels = slice(begin, begin + count // c0)
+        return *outer, slice(top, top + rows), channels, tap_row * self.sliding.kernel[1] + tap_col
+
+
+class TapNest(StreamNest):
+    """As `StreamNest`, but a base block has the channels of one tap, tap after tap."""
+
+    def tiles_of(self) -> TapTiles:
+        """Return what makes the instructions on tiles."""
+        return TapTiles(self, self.cut)
+
+    def blocks(self, group: Number, depth: Number, part: Number, row: Number, column: Number) -> None:
+        """Make the base blocks of a task: one for each tap."""
+        rows, cols = self.cut.gemm.sliding.kernel
+        reduction = depth * self.cut.splits + part
+        with self.loop(rows, "tap row") as tap_row, self.loop(cols, "tap column") as tap_col:
+            tap = [column, tap_row, tap_col]
+            c = self.reduce(group, reduction, row, column, tap, tap)
+            self.write(c, part, [group, depth, tap_row, tap_col, row, column])
 
 
 @dataclass(frozen=True)
@@ -88,10 +210,11 @@ class WgradTaps(WgradStream):
         """The base blocks, and the cut of their reduction."""
         return TapTasks(self.gemm, self.tiling, self.profile)
 
-    def emitter(self, sizes: Sizes) -> TapProgram:
-        """Return what emits the programs of all cores that reserve so much."""
-        targets = self._by_tap(self.gemm.output), self._by_tap(self.target)
-        return TapProgram(self.tasks, sizes, targets, self.hazards)
+    def nest(self, sizes: Sizes) -> TapNest:
+        """Return the loop nest of all cores that reserve so much."""
+        output = self._by_tap(self.gemm.output)
+        parts = output if self.target is self.gemm.output else self._by_tap(self.target)
+        return TapNest(self.tasks, sizes, output, parts)
 
     def _by_tap(self, tensor: GmTensor) -> GmTensor:
         """Return a tensor of weights with channel groups, taps and channels apart."""

@@ -10,16 +10,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import count
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import chunks
+from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.tiles import Sizes
 from ascendsim.ops.schedules.wgrad.columns import Columns
-from ascendsim.ops.schedules.wgrad.cut import WgradCut
-from ascendsim.ops.schedules.wgrad.pieces import PixelRange, Task
+from ascendsim.ops.schedules.wgrad.cut import Task, WgradCut
+from ascendsim.program.indices import alike
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Numbers
 
 
 class WgradTasks(WgradCut):
@@ -44,11 +50,15 @@ class WgradTasks(WgradCut):
         gemm, base_m = self.gemm, self.tiling.base_m
         for group in range(gemm.groups):
             for depth in range(len(gemm.depths)):
-                if not len(self.part(depth, part)):
+                if not self.reduces(depth, part):
                     continue
                 for row in rows:
                     for block in columns:
                         yield Task(group, depth, part, row, min(base_m, gemm.rows - row), block)
+
+    def reduces(self, depth: int, part: int) -> bool:
+        """Return whether a part of the reduction has any segment at a kernel depth."""
+        return len(self.part(depth, part)) > 0
 
     @property
     def cells(self) -> list[list[Task]]:
@@ -69,50 +79,92 @@ class WgradTasks(WgradCut):
         """Return the tasks of several cells."""
         return [task for cell in cells for task in cell]
 
-    def box_shape(self, task: Task) -> Hashable:
-        """Return what the code of a base block depends on of its box of taps."""
-        return task.columns.box[1:]
-
     @cached_property
     def _parts(self) -> list[tuple[int, int]]:
         """All (kernel depth, part)."""
         return [(d, part) for d in range(len(self.gemm.depths)) for part in range(self.splits)]
 
     @cached_property
-    def _part_shapes(self) -> dict[tuple[int, int], int]:
-        """Number the parts by the pixel ranges of their segments, from which the tiles follow."""
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+    def _part_shapes(self) -> Numbers:
+        """Numbers of the parts by the pixel ranges of their segments, from which the tiles follow."""
         grid, whole = self.by_grid, range(len(self.ranges_of_image))
-        return {
-            key: numbers[self.part(*key).spelled(self.grid_parts[key[1]][1] if grid else whole)]
-            for key in self._parts
-        }
+        return self._numbered(
+            [self.part(*key).spelled(self.grid_parts[key[1]][1] if grid else whole) for key in self._parts]
+        )
+
+    def _numbered(self, told: Sequence[Hashable]) -> Numbers:
+        """Return a number for each kernel depth and part, equal ones where what is told of them is equal."""
+        return np.array(alike(told)).reshape(-1, self.splits)
 
     @cached_property
-    def _kinds(self) -> dict[tuple[int, int], set[tuple[int, int]]]:
-        # Images repeat the same few ranges: to find the largest tile, one of each is enough.
-        return {key: {run for _, run in self.part(*key).kinds()} for key in self._parts}
+    def reductions(self) -> tuple[Numbers, Numbers]:
+        """What each (kernel depth, part) reduces: rows of numbers, and how many of them it has.
+
+        A row is a pair of depths, images (the first, and how many), and ranges of pixels of each (likewise).
+        """
+        found: list[tuple[int, ...]] = []
+        counts = []
+        for depth, part in self._parts:
+            own, first = self.part(depth, part), self.first_run(part)
+            runs = [
+                (*own.outers[outer], images.start, len(images), first + begin, end - begin)
+                for outer, images, begin, end in own.runs()
+            ]
+            found += runs
+            counts.append(len(runs))
+        return np.array(found, np.int64).reshape(-1, 6), np.array(counts)
+
+    def _reduced(self, parts: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the rows of `reductions` of some (kernel depth, part), by number, and the place of each."""
+        rows, counts = self.reductions
+        place, within = spread(counts[parts])
+        return rows[(np.cumsum(counts) - counts)[parts][place] + within], place
+
+    def rows(self, tasks: Sequence[Task]) -> Numbers:
+        """Return tasks as rows of numbers: group, kernel depth, part, row tile, block of columns."""
+        rows, columns = self._numbers
+        return np.array(
+            [
+                (group, depth, part, rows[row], columns[wide.first_column])
+                for group, depth, part, row, _, wide in tasks
+            ]
+        )
+
+    @cached_property
+    def _numbers(self) -> tuple[dict[int, int], dict[int, int]]:
+        """The numbers of row tiles and of blocks of columns, by their first row and column."""
+        rows = {first: number for number, (first, _) in enumerate(self.row_tiles)}
+        return rows, {block.first_column: number for number, block in enumerate(self.column_blocks)}
 
     def sizes(self, tasks: list[Task]) -> Sizes:
         """Return what a core with these tasks reserves."""
-        cube, gemm = self.profile.cube, self.gemm
+        cube, gemm, size = self.profile.cube, self.gemm, self.gemm.sliding.itemsize
         m = round_up(max(task.rows for task in tasks), cube.m0)
-        # Tasks are many, and their right tiles of a few shapes.
-        shapes = {(task.depth, task.part, task.columns.box[1:]): task.columns.box for task in tasks}
-        kinds = {
-            (PixelRange(0, *run), box[1:]): box
-            for (depth, part, _), box in shapes.items()
-            for run in self._kinds[depth, part]
-        }
-        pixels = max(run.pixels for run, _ in kinds)
-        left = max(self.left_run(run).pixels for run, _ in kinds)
+        # Tasks are many, but their tiles of a few shapes: images repeat the same few ranges.
+        parts: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        for task in tasks:
+            parts[task.columns.box[1:]].add(task.depth * self.splits + task.part)
+        kinds = [
+            (first, ranges, shape)
+            for shape, own in parts.items()
+            for first, ranges in np.unique(self._reduced(np.array([*own]))[0][:, 4:], axis=0).tolist()
+        ]
+        pixels, left, right = map(max, zip(*[self._largest(*kind) for kind in kinds], strict=True))
         return Sizes(
             m,
             round_up(max(task.columns.groups for task in tasks) * gemm.sliding.c0, cube.n0),
             round_up(min(self.tiling.base_k, pixels), cube.rates[gemm.compute_dtype].k0),
-            m * left * gemm.sliding.itemsize,
-            max(self.tile(run, box).l1_bytes for (run, _), box in kinds.items()),
+            m * left * size,
+            right,
         )
+
+    def _largest(self, first: int, ranges: int, shape: tuple[int, ...]) -> tuple[int, int, int]:
+        """Return the most pixels of some ranges, of their left tiles, and bytes of their right tiles."""
+        own, of = slice(first, first + ranges), self.pixels
+        right = self.right_bytes(Taps(0, *shape))[of.right_of[own]]
+        found = of.runs[own, 1], of.left[of.left_of[own], 1], right
+        pixels, left, bytes_ = (int(numbers.max()) for numbers in found)
+        return pixels, left, bytes_
 
     @property
     def shares_tiles(self) -> bool:
@@ -125,50 +177,62 @@ class WgradTasks(WgradCut):
         With one kernel depth a task's tiles are known by its part and its rows or columns. With several,
         kernel depths share tiles, so that the tiles of every segment are numbered by what they hold.
         """
-        lefts: dict[Hashable, int] = defaultdict(count().__next__)
-        rights: dict[Hashable, int] = defaultdict(count().__next__)
-        # One tuple of numbers for all tasks: it is compared with those of all other cores.
-        met: list[Hashable] = []
-        several, parts = self.shares_tiles, self._part_shapes
-        for task in tasks:
-            group, depth, part, row, rows, columns = task
-            _, box, shape = self._told(columns)
-            # A strip that is met takes a number, with several kernel depths, too: which cores are told apart
-            # hangs on it.
-            left, right = lefts[group, part, row], rights[group, part, box]
-            met += rows, shape, parts[depth, part]
-            if several:
-                tiles = [
-                    (lefts[group, small, row, run], rights[group, big, box, run])
-                    for small, big, run in self.segments(task)
-                ]
-                met.append(tuple(tiles))
-            else:
-                met += left, right
+        group, depth, part, row, column = self.rows(tasks).T
+        heights, (boxes, shapes) = np.array([rows for _, rows in self.row_tiles]), self._told_columns
+        kinds = np.stack([heights[row], shapes[column], self._part_shapes[depth, part]])
+        # What the left and the right tiles are told by: a strip by its part, a tile by its depth and pixels.
+        strips = [mixed(group, part, own) for own in (row, boxes[column])]
+        if not self.shares_tiles:
+            return kinds.tobytes(), *[numbered_as_met(own).tobytes() for own in strips]
+        of, (small, big, image, pixels) = self._segments_of(depth * self.splits + part)
+        # A strip that is met takes a number before its tiles: which cores are told apart hangs on it.
+        at = np.arange(len(tasks)) + np.searchsorted(of, np.arange(len(tasks)))
+        tiles = np.arange(len(of)) + of + 1
+        met = [kinds.tobytes()]
+        for strip, depths, own in zip(strips, (small, big), (row, boxes[column]), strict=True):
+            keys = np.empty(len(tasks) + len(of), np.int64)
+            keys[at] = strip
+            keys[tiles] = mixed(group[of], depths, own[of], image, pixels) + strip.max() + 1
+            met.append(numbered_as_met(keys)[tiles].tobytes())
         return tuple(met)
 
-    def _shape_of(self, task: Task) -> Hashable:
-        """Return what the sizes of a task's tiles are told by."""
-        return task.rows, self._told(task.columns)[2]
+    def _segments_of(self, parts: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the segments of some (kernel depth, part): the place of each, and what it has.
 
-    def _told(self, columns: Columns) -> tuple[Columns, int, int]:
-        """Return a block of columns, the number of its box, and that of the sizes that follow from it."""
-        # By identity, as all tasks of some columns have one block, and to compare boxes takes longer.
-        known = self._columns.get(id(columns))
-        if known is None or known[0] is not columns:
-            box, first_group, groups, _ = columns
-            shape = self._column_shapes[box[1:], first_group, groups]
-            known = self._columns[id(columns)] = columns, self._boxes[box], shape
-        return known
+        That is depths of both sides, an image, and the pixels, by number.
+        """
+        rows, place = self._reduced(parts)
+        run, within = spread(rows[:, 3] * rows[:, 5])
+        own = rows[run]
+        image, at = np.divmod(within, own[:, 5])
+        pixels = np.unique(np.array(self.runs), axis=0, return_inverse=True)[1].reshape(-1)
+        return place[run], np.stack([own[:, 0], own[:, 1], own[:, 2] + image, pixels[own[:, 4] + at]])
 
     @cached_property
-    def _columns(self) -> dict[int, tuple[Columns, int, int]]:
-        return {}
+    def _told_columns(self) -> tuple[Numbers, Numbers]:
+        """Of each block of columns the number of its box, and that of the sizes that follow from it."""
+        blocks = self.column_blocks
+        sizes = alike([(block.box[1:], block.first_group, block.groups) for block in blocks])
+        return np.array(alike([block.box for block in blocks])), np.array(sizes)
 
-    @cached_property
-    def _boxes(self) -> dict[Hashable, int]:
-        return defaultdict(count().__next__)
 
-    @cached_property
-    def _column_shapes(self) -> dict[Hashable, int]:
-        return defaultdict(count().__next__)
+def spread(counts: Numbers) -> tuple[Numbers, Numbers]:
+    """Return for each of so many things of each place its place, and its number there."""
+    place = np.repeat(np.arange(len(counts)), counts)
+    return place, np.arange(len(place)) - (np.cumsum(counts) - counts)[place]
+
+
+def mixed(*columns: Numbers) -> Numbers:
+    """Return one number for each row of some columns of numbers from 0 on; equal rows have equal ones."""
+    key = columns[0]
+    for column in columns[1:]:
+        key = key * (int(column.max(initial=0)) + 1) + column
+    return key
+
+
+def numbered_as_met(keys: Numbers) -> Numbers:
+    """Return the number of each key, where keys take the next number as they are met first."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[inverse.reshape(-1)]

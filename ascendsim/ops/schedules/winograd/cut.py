@@ -2,26 +2,84 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any, Final
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.winograd import PIXELS, TAPS
+from ascendsim.numerics.winograd import PIXELS, POINTS, TAPS
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.plan_checks import require_whole_units
 from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.problems.winograd import CLUSTER, Cluster, Clusters
+from ascendsim.ops.problems.winograd import CLUSTER, Clusters
+from ascendsim.ops.schedules.numbering import cut
 from ascendsim.ops.schedules.order import WinogradBlock
-from ascendsim.ops.schedules.winograd.units import FIXED, PLANE, WHOLE, Load, Side, Task, Window
+from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.profile import Profile
+from ascendsim.program.indices import alike
 from ascendsim.program.places import GmTensor
+
+FLOAT32_BYTES: Final = 4
+PLANE: Final = POINTS * POINTS
+WHOLE: Final = -1
+# A Mmad takes the tiles of a cluster; L1 holds one cluster a tile, and L0C one tile a point.
+FIXED: Final = {"base_k": CLUSTER, "step_ka": 1, "step_kb": 1, "cl0_buffers": 1}
+
+
+class Task(NamedTuple):
+    """A block of the result, by the numbers of its groups of channels on both sides (`WinogradCut.cuts`).
+
+    part   which part of the reduction; WHOLE: all of it
+    """
+
+    left: int
+    right: int
+    part: int = WHOLE
+
+
+class Window(NamedTuple):
+    """The pixels of an image that a cluster reads, and where in the window of its tiles they begin."""
+
+    rows: slice
+    columns: slice
+    begin: tuple[int, int]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of pixels."""
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
+    @property
+    def pixels(self) -> int:
+        """How many pixels; none where there is nothing but padding."""
+        return self.size[0] * self.size[1]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One operand: its tensor (1, N, 1, C1, H, W, C0), and whether it is the small side."""
+
+    tensor: GmTensor
+    small: bool
+
+    @property
+    def groups(self) -> int:
+        """Groups of C0 channels."""
+        return self.tensor.shape[3]
+
+    @property
+    def c0(self) -> int:
+        """Channels of a group."""
+        return self.tensor.shape[6]
+
 
 # The way of points into L1, and of sums out of L0C, goes through UB; only 910_95 has both paths.
 PATHS: Final = (("UB", "L1"), ("L0C", "UB"))
+# Rows or columns of pixels that a cluster reads, and where in the window of its tiles they begin.
+Line = tuple[slice, int]
 
 
 @dataclass(frozen=True)
@@ -108,20 +166,19 @@ class WinogradCut:
         return self.tiling.k_split
 
     @cached_property
+    def cuts(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """The groups of channels of both sides, cut into blocks: (first, count) of each."""
+        t, c0 = self.tiling, self.gemm.sliding.c0
+        left, right = (cut(side.groups, (t.base_m if side.small else t.base_n) // c0) for side in self.sides)
+        return left, right
+
+    @cached_property
     def blocks(self) -> list[Task]:
         """The blocks of the result: rows (the small side) slowest, whichever is the left side."""
-        c0 = self.gemm.sliding.c0
-        sizes = {True: self.tiling.base_m // c0, False: self.tiling.base_n // c0}
-        cuts = {
-            side.small: [
-                (first, min(sizes[side.small], side.groups - first))
-                for first in range(0, side.groups, sizes[side.small])
-            ]
-            for side in self.sides
-        }
-        pairs = ((small, big) for small in cuts[True] for big in cuts[False])
-        left_small = self.sides[0].small
-        return [Task(*small, *big) if left_small else Task(*big, *small) for small, big in pairs]
+        lefts, rights = (range(len(own)) for own in self.cuts)
+        if self.sides[0].small:
+            return [Task(left, right) for left in lefts for right in rights]
+        return [Task(left, right) for right in rights for left in lefts]
 
     @property
     def tail(self) -> int:
@@ -148,52 +205,71 @@ class WinogradCut:
         """Return the clusters of a part, by number."""
         return range(len(self.clusters)) if part == WHOLE else self.clusters.part(part, self.parts)
 
-    def loads(self, task: Task) -> list[Load]:
-        """Return the clusters that a task reduces, in order."""
-        return [Load(task, self.clusters.at(number)) for number in self._taken(task.part)]
+    def runs(self, part: int) -> list[tuple[int, int, int, int]]:
+        """Return the clusters of a part, in order: some of an image, all of whole images, some of one.
 
-    def window(self, cluster: Cluster, side: Side) -> Window:
-        """Return the pixels of one side that a cluster reads."""
-        clusters, pads = self.clusters, self.gemm.sliding.pad
-        size = clusters.small_pixels if side.small else clusters.big_pixels
-        tiles, extents = (clusters.rows, clusters.columns), side.tensor.shape[4:6]
-        found, begins = [], []
-        for axis, at in enumerate((cluster.row, cluster.column)):
-            first = at * tiles[axis] * PIXELS - (0 if side.small else pads[axis])
-            start = min(max(first, 0), extents[axis])
-            found.append(slice(start, max(start, min(first + size[axis], extents[axis]))))
-            begins.append(start - first)
-        return Window(found[0], found[1], (begins[0], begins[1]))
+        Of each run the first image, how many images, the first cluster of each image, how many clusters.
+        """
+        clusters = self.clusters
+        every = TaskRange((0,), clusters.batch, range(clusters.of_image), lambda *at: at, self._taken(part))
+        return [(run.images.start, len(run.images), run.first, run.last - run.first) for run in every.runs()]
+
+    def window(self, place: int, side: Side) -> Window:
+        """Return the pixels of one side that a cluster reads, by its number in the image."""
+        down, across = self._lines[side.small]
+        row, column = divmod(place, self.clusters.across)
+        return Window(down[row][0], across[column][0], (down[row][1], across[column][1]))
+
+    @cached_property
+    def _lines(self) -> dict[bool, tuple[list[Line], list[Line]]]:
+        """The rows and the columns of pixels that clusters of an image read, by whether of the small side."""
+        return {side.small: (self._read(side, 0), self._read(side, 1)) for side in self.sides}
+
+    def _read(self, side: Side, axis: int) -> list[Line]:
+        clusters = self.clusters
+        step = (clusters.rows, clusters.columns)[axis] * PIXELS
+        size = (clusters.small_pixels if side.small else clusters.big_pixels)[axis]
+        before, extent = 0 if side.small else self.gemm.sliding.pad[axis], side.tensor.shape[4 + axis]
+        lines = []
+        for at in range((clusters.down, clusters.across)[axis]):
+            first = at * step - before
+            start = min(max(first, 0), extent)
+            lines.append((slice(start, max(start, min(first + size, extent))), start - first))
+        return lines
+
+    def shapes(self, side: Side) -> list[int]:
+        """Return a number for each cluster of an image: by what its window costs, and where that begins."""
+        return self._numbered(side, lambda read, begin: (read.stop - read.start, begin))
+
+    def slices(self, side: Side) -> list[int]:
+        """Return a number for each cluster of an image: by which pixels it reads of one side."""
+        return self._numbered(side, lambda read, _: (read.start, read.stop))
+
+    def _numbered(self, side: Side, told: Callable[[slice, int], Hashable]) -> list[int]:
+        down, across = (alike([told(*line) for line in lines]) for lines in self._lines[side.small])
+        return [row * len(across) + column for row in down for column in across]
 
     def block(self, task: Task) -> WinogradBlock:
         """Return the channels of a task on both sides; those that fill up the last group among them."""
         c0 = self.gemm.sliding.c0
-        left = task.left * c0, task.left_groups * c0
-        right = task.right * c0, task.right_groups * c0
+        of = self.cuts[0][task.left], self.cuts[1][task.right]
+        left, right = ((first * c0, groups * c0) for first, groups in of)
         return WinogradBlock(*left, *right) if self.sides[0].small else WinogradBlock(*right, *left)
 
     def signature(self, tasks: Sequence[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: sizes, windows, and what is met again."""
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        lefts, rights = self.cuts
+        met_left = alike([(task.left, task.part) for task in tasks])
+        met_right = alike([(task.right, task.part) for task in tasks])
         return tuple(
-            (
-                (task.left_groups, task.right_groups, task.part == WHOLE, self._windows[task.part]),
-                *(numbers["left", task.left, task.part], numbers["right", task.right, task.part]),
-            )
-            for task in tasks
+            (lefts[task.left][1], rights[task.right][1], task.part == WHOLE, self._windows[task.part], *met)
+            for task, *met in zip(tasks, met_left, met_right, strict=True)
         )
 
     @cached_property
-    def _windows(self) -> dict[int, Any]:
+    def _windows(self) -> dict[int, int]:
         """Number the parts by the windows of their clusters."""
-        right = self.sides[1]
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        return {
-            part: numbers[tuple(self.shape_of(self.clusters.at(at), right) for at in self._taken(part))]
-            for part in (WHOLE, *range(self.parts))
-        }
-
-    def shape_of(self, cluster: Cluster, side: Side) -> Hashable:
-        """Return what tells the cost of a cluster's window from that of another."""
-        window = self.window(cluster, side)
-        return window.size, window.begin
+        shapes = np.array(self.shapes(self.sides[1]))
+        parts = WHOLE, *range(self.parts)
+        taken = [shapes[np.array(self._taken(part)) % len(shapes)].tobytes() for part in parts]
+        return dict(zip(parts, alike(taken), strict=True))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
+
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.winograd import TAPS
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -14,14 +16,13 @@ from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.order import WinogradOrder
 from ascendsim.ops.schedules.vector.blocks import Piece, block_sums
-from ascendsim.ops.schedules.winograd.cut import WinogradCut
+from ascendsim.ops.schedules.winograd.cut import FIXED, PLANE, WHOLE, Task, WinogradCut
+from ascendsim.ops.schedules.winograd.nest import WinogradNest
 from ascendsim.ops.schedules.winograd.points import left_points
-from ascendsim.ops.schedules.winograd.program import WinogradProgram
-from ascendsim.ops.schedules.winograd.units import FIXED, PLANE, Task
 from ascendsim.program.kernel import Core, CoreWork, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.posts import VECTOR_CORES
-from ascendsim.program.program import Program
+from ascendsim.program.program import NestProgram
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,13 @@ class WgradWinograd(Schedule):
         return self.cut.dealt()
 
     @cached_property
-    def _emitter(self) -> WinogradProgram:
-        return WinogradProgram(self.cut, self.points, (self.gemm.output, self.target), self.hazards)
+    def _nest(self) -> WinogradNest:
+        return WinogradNest(self.cut, self.points, (self.gemm.output, self.target))
 
-    def program(self, tasks: Sequence[Task]) -> Program:
+    def program(self, tasks: Sequence[Task]) -> NestProgram:
         """Return the program of a cube core with these tasks, and of its vector cores."""
-        return self._emitter.emit(tasks)
+        told = [(task.left, task.right, task.part - WHOLE) for task in tasks]
+        return NestProgram(self._nest, np.array(told), self.hazards)
 
     def signature(self, tasks: Sequence[Task]) -> Hashable:
         """Return what decides the cost of these tasks."""

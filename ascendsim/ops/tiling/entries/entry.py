@@ -15,7 +15,7 @@ from ascendsim.ops.tiling.entries.layers import layer_values
 from ascendsim.ops.tiling.entries.tilings import STREAM_TYPES, tiling_values
 from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan
 from ascendsim.ops.tiling.vendor.layer import Layer, ceil_div
-from ascendsim.ops.tiling.vendor.names import from_vendor
+from ascendsim.ops.tiling.vendor.names import entry_plan
 
 # The one generation of which entries are known.
 ARCH = "3510"
@@ -38,9 +38,9 @@ class Entry:
     def plan(self) -> PartialPlan:
         """Return what the entry says of a plan; the product's rules give the rest.
 
-        Raises   ConfigError, UnsupportedError as `from_vendor`
+        Raises   ConfigError, UnsupportedError as `entry_plan`
         """
-        part = from_vendor(self.gradient, self.values, self.where)
+        part = entry_plan(self.gradient, self.values, self.where)
         kind = self.values.get("streamkType")
         if not kind:
             return part
@@ -69,8 +69,7 @@ class LayerEntries(LayerPlans):
         """Return what the first entry for a layer says; None where there is none."""
         if problem.transposed:
             return None
-        dtype, hf32 = stored_name(compute_dtype), compute_dtype == "hf32"
-        layer = Layer.of(problem, dtype, hf32=hf32)
+        layer = Layer.of(problem, compute_dtype)
         return next((entry.plan() for entry in self.entries if entry.layer == layer), None)
 
     def has_layer(self, problem: ConvProblem) -> bool:
@@ -94,7 +93,7 @@ def entry_values(
             f"{arch}; keep the file of the plan"
         )
     stored = stored_name(compute_dtype)
-    layer = Layer.of(problem, stored, hf32=compute_dtype == "hf32")
+    layer = Layer.of(problem, compute_dtype)
     if dtype_named(stored).itemsize not in (2, 4) or problem.transposed:
         what = "a transposed convolution" if problem.transposed else f"the format {stored}"
         raise ConfigError(f"entry of {gradient}: no entry of {what} is known; keep the file of the plan")

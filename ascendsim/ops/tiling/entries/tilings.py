@@ -12,7 +12,7 @@ from typing import Any
 from ascendsim.errors import UnsupportedError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, ceil_div
-from ascendsim.ops.tiling.vendor.names import TURNED, TURNED_FLAG, to_vendor
+from ascendsim.ops.tiling.vendor.names import MEANS, TURNED, TURNED_FLAG
 
 # The nest that an entry of each gradient is for.
 NESTS = {"grad_input": "dgrad_shares", "grad_weight": "wgrad_stream"}
@@ -70,8 +70,11 @@ def tiling_values(gradient: str, layer: Layer, plan: Plan) -> dict[str, Any]:
     Raises   UnsupportedError for a plan that entries have no words for
     """
     _require_sayable(gradient, plan)
-    made = _grad_input if gradient == "grad_input" else _grad_weight
-    return to_vendor(gradient, plan) | made(layer, plan.tiling)
+    made, t = _grad_input if gradient == "grad_input" else _grad_weight, plan.tiling
+    # A share of 0 is one base block here, and nothing there.
+    shares = {"single_core_m": t.block_m, "single_core_n": t.block_n}
+    named = {theirs: shares.get(ours, getattr(t, ours)) for theirs, ours in MEANS[gradient].items()}
+    return named | made(layer, t)
 
 
 def _require_sayable(gradient: str, plan: Plan) -> None:

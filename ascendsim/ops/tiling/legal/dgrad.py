@@ -13,9 +13,9 @@ from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import chunks
 from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.taps import Taps, first_box
+from ascendsim.ops.problems.taps import Taps, first_boxes
 from ascendsim.ops.schedules.dgrad.even import ends_of_parts
-from ascendsim.ops.schedules.dgrad.room import taken_bytes
+from ascendsim.ops.schedules.dgrad.tasks import taken_bytes
 from ascendsim.ops.tiling.legal.space import COPIES, Base, Cut, Footprint, Grid, Space
 from ascendsim.profile import Profile
 
@@ -47,6 +47,9 @@ class DgradSpace(Space):
             lambda pixels, box, in_row, unit: s.tile_bytes(pixels, box, in_row=in_row, unit=unit)
         )
         self._even_parts = cache(self._parts_inside_images)
+        self._boxes_of = cache(
+            lambda base_k, channels: first_boxes(gemm.all_taps._replace(channels=channels), base_k, c0)
+        )
 
     def steps(self, base_k: int, k_split: int) -> Sequence[tuple[int, int]]:
         """Return the (step_ka, step_kb) that cut the reduction into different tiles."""
@@ -55,13 +58,9 @@ class DgradSpace(Space):
 
     def _boxes(self, base_k: int, k_split: int) -> dict[int, Taps]:
         """Return the largest tile in L1 for each useful number of slices."""
-        whole, c0 = self.gemm.all_taps, self.c0
         # The longest part has the largest tiles; what cuts it equally cuts the others so, too.
-        longest = whole._replace(channels=-(-whole.channels // k_split))
-        found: dict[Taps, int] = {}
-        for step in range(1, -(-longest.groups * c0 // base_k) + 1):
-            found.setdefault(first_box(longest, step * base_k, c0), step)
-        return {step: box for box, step in found.items()}
+        found: dict[int, Taps] = self._boxes_of(base_k, -(-self.gemm.all_taps.channels // k_split))
+        return found
 
     def least(self, base: Base) -> Footprint:
         """Return the least that any cut with this base block takes."""

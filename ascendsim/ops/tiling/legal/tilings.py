@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from itertools import product
 from random import Random
 
-from ascendsim.arguments import refusal, shown, whole
+from ascendsim.arguments import is_bool, refusal, shown, whole
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.ops.tiling.asked import require_asked, require_multiplied, require_switches
-from ascendsim.ops.tiling.legal.gradients import space_of
+from ascendsim.ops.tiling.legal.dgrad import DgradSpace
 from ascendsim.ops.tiling.legal.space import COPIES, NO_GRID, Base, Cut, Footprint, Grid, Space
+from ascendsim.ops.tiling.legal.wgrad import WgradSpace
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.profile import Profile, load_profile
 
 # So many draws in a row that do not fit make it worth counting whether anything does.
@@ -38,13 +39,19 @@ def legal_tilings(
     Raises     ConfigError for another gradient, UnsupportedError for a format that the cube does not multiply
     """
     profile = profile if isinstance(profile, Profile) else load_profile(profile)
-    require_asked("legal_tilings", problem, gradient, dtype, profile)
     if not isinstance(problem, ConvProblem):
         raise ConfigError(f"legal_tilings: problem is {shown(problem)}; it must be a ConvProblem")
-    require_switches("legal_tilings", hf32=hf32)
-    compute_dtype = "hf32" if hf32 else dtype
-    require_multiplied("legal_tilings", dtype, profile, hf32=hf32)
-    return LegalTilings(space_of(problem, gradient, compute_dtype, profile))
+    if not is_bool(hf32):
+        raise refusal("legal_tilings: hf32", hf32, "true or false")
+    return LegalTilings(space_of(PlanRequest(problem, gradient, "hf32" if hf32 else dtype, profile)))
+
+
+def space_of(request: PlanRequest) -> Space:
+    """Return the cuts of a gradient of a convolution, its groups merged as for a plan."""
+    kind = DgradSpace if request.gradient == "grad_input" else WgradSpace
+    space: Space = kind(request.gemm, request.profile)
+    space.group_merge = request.merge
+    return space
 
 
 class LegalTilings:

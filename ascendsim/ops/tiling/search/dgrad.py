@@ -12,7 +12,7 @@ from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.schedules.dgrad.room import inserts_in_ub, most_rows
+from ascendsim.ops.schedules.dgrad.tasks import inserts_in_ub, most_rows
 from ascendsim.ops.tiling.search.costs import MOST_M, Blocks, Costs, blocks, even_slices
 from ascendsim.ops.tiling.search.dgrad_tiles import Candidate, Fitting, best_tiles, slice_cycles
 from ascendsim.ops.tiling.search.rates import BaseBlock, Rates, nothing_fits

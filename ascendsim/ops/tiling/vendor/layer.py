@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.numerics.formats.dtypes import dtype as dtype_named
 from ascendsim.ops.problems.convolution import ConvProblem, Pair, Triple
+from ascendsim.ops.problems.hf32 import stored_name
 from ascendsim.ops.problems.merged import filling_groups
 from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.profile import Profile
@@ -62,13 +63,12 @@ class Layer(NamedTuple):
     def of(
         cls,
         problem: ConvProblem,
-        dtype: str,
+        compute_dtype: str,
         *,
-        hf32: bool = False,
         transposed_forward: bool = False,
         layouts: Layouts = PLAIN_LAYOUTS,
     ) -> Layer:
-        """Return the layer of a problem whose operands lie in memory as `dtype`."""
+        """Return the layer of a problem whose operands the cube multiplies as `compute_dtype`."""
         return cls(
             problem.batch,
             problem.groups,
@@ -80,8 +80,8 @@ class Layer(NamedTuple):
             problem.strides,
             problem.dilations,
             problem.pads,
-            dtype_named(dtype).itemsize,
-            dtype == "float32" and not hf32,
+            dtype_named(stored_name(compute_dtype)).itemsize,
+            compute_dtype == "float32",
             transposed_forward,
             layouts,
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields as fields_of
 from typing import Any
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError, did_you_mean
-from ascendsim.ops.plan import Plan
-from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.tiling.partial import BESIDE, PartialPlan, plan_given
 
 _SIZES = {
     "baseM": "base_m",
@@ -93,7 +94,15 @@ def says_vendor_names(values: Mapping[str, Any]) -> bool:
     return any(name in means for means in MEANS.values() for name in values)
 
 
-def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling") -> PartialPlan:
+def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling") -> Plan | PartialPlan:
+    """Return the plan of a table in the vendor's names: an entry, or with `schedule` what `to_vendor` wrote.
+
+    Raises   as `entry_plan`
+    """
+    return _written(gradient, values, where) if "schedule" in values else entry_plan(gradient, values, where)
+
+
+def entry_plan(gradient: str, values: Mapping[str, Any], where: str) -> PartialPlan:
     """Return what an entry in the vendor's names says of a plan; the product's rules give the rest.
 
     The nest is the one that deals shares, as the operators of these entries do, the one that splits the
@@ -102,9 +111,8 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
     Raises   ConfigError for a name that is not the vendor's, with the nearest one; UnsupportedError for a
              mechanism that no nest here has, or that is not read from these names
     """
-    means = MEANS.get(gradient)
-    if means is None:
-        raise UnsupportedError(f"{where}: the vendor's names are known for {' and '.join(MEANS)} alone")
+    _require_known(where, gradient)
+    means = MEANS[gradient]
     known = [*means, *REFUSED, SPLIT, SPLIT_FLAG, C04, TURNED, TURNED_FLAG, *STREAMS, *FOLLOWS]
     for name, value in values.items():
         if name not in known:
@@ -135,6 +143,28 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
         # The rules of the product may cut a last round that the entry says is whole.
         fields |= {"k_split": 1, "stream_axis": ""}
     return PartialPlan(fields, "wgrad_stream" if streams else "wgrad_shares")
+
+
+def _written(gradient: str, values: Mapping[str, Any], where: str) -> Plan | PartialPlan:
+    """Return the plan of a table that names its nest: their names for what they mean, ours for the rest."""
+    _require_known(where, gradient)
+    means, ours = MEANS[gradient], _without_name(gradient)
+    for name in values:
+        if name not in (*means, TURNED, TURNED_FLAG, *ours):
+            raise ConfigError(
+                f"{where} has the field {shown(name)} beside schedule; a plan that names its nest says in "
+                f"the vendor's names {', '.join((*means, TURNED))}, and in ours the rest; leave schedule out "
+                "of an entry of theirs"
+            )
+    turned = _turned(values, where)
+    fields = {means.get(name, name): value for name, value in values.items() if name in (*means, *ours)}
+    return plan_given(fields if turned is None else {**fields, "transpose_first": turned}, where)
+
+
+def _without_name(gradient: str) -> list[str]:
+    """Return what of a plan the vendor has no name for: those of ours that stand beside theirs."""
+    named = {*MEANS[gradient].values(), "transpose_first"}
+    return [name for name in (*BESIDE, *(field.name for field in fields_of(Tiling))) if name not in named]
 
 
 def _turned(values: Mapping[str, Any], where: str) -> bool | None:
@@ -170,22 +200,25 @@ def _kernel_split(values: Mapping[str, Any], where: str) -> str:
 
 
 def to_vendor(gradient: str, plan: Plan) -> dict[str, Any]:
-    """Return a plan in the vendor's names; what it has no name for is left out (`unnamed`).
+    """Return a whole plan in the vendor's names; what these cannot say stands in ours (`unnamed`).
+
+    `from_vendor` makes the same plan of it again.
 
     Raises   UnsupportedError for a product that the vendor's entries are not of
     """
+    _require_known(f"plan of {gradient}", gradient)
+    theirs = {ours: name for name, ours in MEANS[gradient].items()}
+    named = {theirs.get(name, name): value for name, value in plan.to_dict().items()}
+    return named | ({TURNED: 1, TURNED_FLAG: True} if named.pop("transpose_first", False) else {})
+
+
+def unnamed(gradient: str, plan: Plan) -> list[str]:
+    """Return what a plan says for which the vendor's entries have no name."""
+    said = plan.to_dict()
+    return [name for name in _without_name(gradient) if name in said]
+
+
+def _require_known(where: str, gradient: str) -> None:
+    """Refuse what the vendor's entries are not of."""
     if gradient not in MEANS:
-        known = " and ".join(MEANS)
-        raise UnsupportedError(f"plan of {gradient}: the vendor's names are known for {known} alone")
-    # A share of 0 is one base block here, and nothing there.
-    shares = {"single_core_m": plan.tiling.block_m, "single_core_n": plan.tiling.block_n}
-    values = {ours: getattr(plan.tiling, ours) for ours in MEANS[gradient].values()} | shares
-    named = {theirs: values[ours] for theirs, ours in MEANS[gradient].items()}
-    turned = {TURNED: 1, TURNED_FLAG: True} if plan.tiling.transpose_first else {}
-    return named | turned | ({C04: True} if plan.schedule == "dgrad_c04" else {})
-
-
-def unnamed(gradient: str, plan: Plan) -> dict[str, Any]:
-    """Return the fields that a plan sets and that the vendor's entries have no name for, or say otherwise."""
-    named = set(MEANS.get(gradient, {}).values()) | {"transpose_first"}
-    return {name: value for name, value in plan.tiling.set_fields().items() if name not in named}
+        raise UnsupportedError(f"{where}: the vendor's names are known for {' and '.join(MEANS)} alone")

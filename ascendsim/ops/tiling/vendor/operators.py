@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.merged import merged
-from ascendsim.ops.tiling.asked import require_asked
+from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.arch22.dgrad_block import basic_block as dgrad_block
 from ascendsim.ops.tiling.vendor.arch22.dgrad_grid import core_grid as dgrad_grid
 from ascendsim.ops.tiling.vendor.arch22.wgrad_block import basic_block as wgrad_block
@@ -18,9 +16,8 @@ from ascendsim.ops.tiling.vendor.arch22.wgrad_stream import stream_k as wgrad_st
 from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
 from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
 from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd, winograd
-from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layer, Layouts, Machine
+from ascendsim.ops.tiling.vendor.layer import Layer, Machine
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
-from ascendsim.profile import Profile
 
 DTYPES = ("float16", "bfloat16", "float32")
 # The operator of 910_95 takes 8 bits for the gradient of the input alone.
@@ -30,56 +27,38 @@ MOST_STRIDE = 63
 
 
 @default_arithmetic
-def vendor_plan(
-    problem: ConvProblem,
-    gradient: str,
-    dtype: str,
-    profile: Profile,
-    *,
-    hf32: bool = False,
-    deterministic: bool = False,
-    transposed_forward: bool = False,
-    layouts: Layouts = PLAIN_LAYOUTS,
-    group_merge: int = 0,
-    by_winograd: bool = True,
-) -> VendorPlan:
+def operator_plan(request: PlanRequest, *, by_winograd: bool = True) -> VendorPlan:
     """Return the plan of one gradient as the operators of 910B, 910_93 and 910_95 choose it.
 
-    gradient            "grad_input" or "grad_weight"
-    dtype               format of the operands in memory; hf32: float32 that the cube rounds to HF32
-    deterministic       whether grad_weight may be added in one order only; 910_95 never adds in another
-    transposed_forward  whether grad_input is the forward pass of a transposed convolution
-    layouts             how the user's tensors lie
-    group_merge         groups that are taken as one, whatever the operator's rule says; 0: by its rule
-    by_winograd         whether grad_weight may be computed by Winograd, where the operator does so
+    by_winograd   whether grad_weight may be computed by Winograd, where the operator does so
 
     Raises   UnsupportedError where the operator refuses the layer, or its rule is not known; CapacityError
              if no tile fits in L1
     Source   how the host code of the public operators (ops-nn) chooses, held against the tilings that their
              unit tests expect
     """
-    require_asked("vendor_plan", problem, gradient, dtype, profile)
-    if group_merge:
-        problem = merged(problem, group_merge)
-    layer = Layer.of(problem, dtype, hf32=hf32, transposed_forward=transposed_forward, layouts=layouts)
-    layer = layer._replace(merges=not group_merge)
-    _require_known(problem, layer, gradient, dtype, profile)
-    machine = Machine.of(profile)
-    arguments = layer, machine, gradient, dtype, profile.npu_arch
-    plan = plan_of_layer(*arguments, deterministic=deterministic, by_winograd=by_winograd)
-    if plan is not None and group_merge:
-        plan = replace(plan, group_merge=group_merge)
-    if plan is None and gradient == "grad_input" and profile.npu_arch == "2201" and not _has_blocks(layer):
+    gradient, merge, machine, arch = (
+        request.gradient,
+        request.group_merge,
+        request.machine,
+        request.profile.npu_arch,
+    )
+    layer = request.layer.merged(merge)._replace(merges=False) if merge else request.layer
+    _require_known(request, layer)
+    arguments = layer, machine, gradient, request.stored, arch
+    plan = plan_of_layer(*arguments, deterministic=request.deterministic, by_winograd=by_winograd)
+    if plan is not None:
+        return replace(plan, group_merge=merge) if merge else plan
+    where = f"product's plan of {gradient} on {request.profile.variant}"
+    if gradient == "grad_input" and arch == "2201" and not _has_blocks(layer):
         raise UnsupportedError(
-            f"product's plan of grad_input on {profile.variant}: no core grid suits this layer, so that the "
-            "vendor's closed library tiles it; give a tiling of your own"
+            f"{where}: no core grid suits this layer, so that the vendor's closed library tiles it; give a "
+            "tiling of your own"
         )
-    if plan is None:
-        raise CapacityError(
-            f"product's plan of {gradient} on {profile.variant}: no tile fits in L1 ({machine.l1} bytes) by "
-            "the operator's rules, so that it refuses the layer; make its rows or its kernel smaller"
-        )
-    return plan
+    raise CapacityError(
+        f"{where}: no tile fits in L1 ({machine.l1} bytes) by the operator's rules, so that it refuses the "
+        "layer; make its rows or its kernel smaller"
+    )
 
 
 def plan_of_layer(
@@ -121,22 +100,22 @@ def _has_blocks(layer: Layer) -> bool:
     return layer.itemsize == 2 and not layer.transposed_forward
 
 
-def _require_known(problem: ConvProblem, layer: Layer, gradient: str, dtype: str, profile: Profile) -> None:
+def _require_known(request: PlanRequest, layer: Layer) -> None:
     """Refuse what the operators refuse, and what no rule is known for.
 
     Raises   UnsupportedError with the reason
     """
-    arch = profile.npu_arch
+    arch, gradient, dtype = request.profile.npu_arch, request.gradient, request.stored
     reason = ""
     if arch not in ("2201", "3510"):
         reason = "only 910B, 910_93 and 910_95 have known rules"
     elif dtype not in DTYPES and not (arch == "3510" and gradient == "grad_input" and dtype in EIGHT_BITS):
         reason = f"the operator does not take {dtype}"
-    elif gradient == "grad_input" and problem.transposed:
+    elif gradient == "grad_input" and request.kernel.transposed:
         reason = "grad_input of a transposed convolution is a forward convolution, another operator"
     elif arch == "2201" and max(layer.stride[1:]) > MOST_STRIDE:
         reason = f"a stride above {MOST_STRIDE} is refused by the operator (load3d cannot step so wide)"
     elif arch == "2201" and gradient == "grad_input" and layer.merge_factor(layer.c0) < layer.groups:
         reason = "grad_input of several groups is tiled by the vendor's closed library"
     if reason:
-        raise UnsupportedError(f"product's plan of {gradient} on {profile.variant}: {reason}")
+        raise UnsupportedError(f"product's plan of {gradient} on {request.profile.variant}: {reason}")

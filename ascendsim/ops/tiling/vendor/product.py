@@ -1,64 +1,88 @@
-"""The plan of a convolution as the product's own operator chooses it, as far as its rules are known."""
+"""The plan of a convolution as the product's own operator chooses it, as far as its rules are known.
+
+first      cube and vector unit in one core (910, 310P)
+library    2-D gradients of 910B and 910_93, whose operators come with a library of schedules
+operators  whose host code is public: 3-D gradients of 910B and 910_93, all of 910_95
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ascendsim.ops.plan import Plan
-from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.merged import merged
-from ascendsim.ops.tiling.vendor.first.plans import first_plan
-from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts
-from ascendsim.ops.tiling.vendor.library.plans import library_plan
-from ascendsim.ops.tiling.vendor.merging import product_merge
-from ascendsim.profile import Profile
+from ascendsim.errors import CapacityError, UnsupportedError
+from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.tiling.request import PlanRequest
+
+# 910B and 910_93, which have both kinds of operators; and 910_95, which has one operator for all.
+SPLIT, NEWEST = "2201", "3510"
+# The library looks at all even cuts of the channels: with more than any network has that would take minutes.
+MOST_CHANNELS = 2**16
+# What its kernels multiply; a core that is given a rate for 8 bits is not one that it knows.
+FORMATS = ("float32", "float16", "bfloat16")
 
 
-def product_plan(
-    problem: ConvProblem,
-    gradient: str,
-    compute_dtype: str,
-    profile: Profile,
-    out_dtype: str | None = None,
-    *,
-    deterministic: bool = False,
-    blocks: int = 0,
-    merge: int = 0,
-    layouts: Layouts = PLAIN_LAYOUTS,
-    transposed_forward: bool = False,
-) -> tuple[Plan | None, str]:
-    """Return the plan that the product's operator takes; or None, and why not if a rule says so.
-
-    blocks   blocks to cut it into, the best grid of so many by the rules; 0: as many as the rules choose.
-             Operators that go by tasks take no notice of it
-    merge    groups that are computed as one; 0: as many as the operator takes
-    layouts, transposed_forward   as of `vendor_plan`. Only operators of volumes and of 910_95 take notice:
-             others find every tensor in blocks of channels, and run forwards as they do backwards
-    """
-    usual = product_merge(problem, gradient, compute_dtype, profile)
-    whole, arguments = merged(problem, merge or usual), (gradient, compute_dtype, profile)
-    streamed = gradient == "grad_weight" and deterministic
-    found = first_plan(whole, *arguments, out_dtype, blocks=blocks)
+def product_plan(request: PlanRequest) -> tuple[Plan | None, str]:
+    """Return the plan that the product's operator takes; or None, and why not if a rule says so."""
+    problem, profile = request.kernel, request.profile
     # In an order that is fixed the operators of volumes add the grad_weight of images, too.
-    if found is None and not streamed:
-        found = library_plan(whole, *arguments, out_dtype, blocks=blocks)
+    streamed = request.gradient == "grad_weight" and request.deterministic
+    found = first_plan(request) or (None if streamed else library_plan(request))
     if found is not None:
-        return merging(found, merge or usual), ""
-    # Imported here, as those of other products and calls are (`operator_plans.py`).
-    from ascendsim.ops.tiling.vendor.operator_plans import operator_plan
+        return found, ""
+    # A call with five axes is one of volumes, even if they have one depth.
+    volumes = problem.rank == 3 or streamed
+    if profile.npu_arch != NEWEST and (profile.npu_arch != SPLIT or not volumes):
+        return None, ""
+    # Imported here, as most 2-D calls do without.
+    from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 
     # Groups that no change of layout here merges stay apart, whatever the operator does.
-    apart = usual == 1 < problem.groups
-    return operator_plan(
-        problem,
-        *arguments,
-        deterministic=deterministic,
-        merge=merge or int(apart),
-        layouts=layouts,
-        transposed_forward=transposed_forward,
-    )
+    apart = request.usual_merge == 1 < problem.groups
+    try:
+        return product_tiling(replace(request, group_merge=request.group_merge or int(apart))), ""
+    except (CapacityError, UnsupportedError) as error:
+        # What to do instead, which follows the reason, is what a search does.
+        return None, str(error).partition("; ")[0]
 
 
-def merging(plan: Plan, merge: int) -> Plan:
-    """Return a plan of a product with so many groups as one, for the product as it is given."""
-    return replace(plan, tiling=replace(plan.tiling, group_merge=merge)) if merge > 1 else plan
+def first_plan(request: PlanRequest) -> Plan | None:
+    """Return the plan of the first generation; None on other ones, or where no rule is known."""
+    profile, whole = request.profile, request.whole
+    # The grad_input of a transposed convolution is another operator's.
+    known = whole.groups == 1 and not (request.gradient == "grad_input" and whole.transposed)
+    if profile.core_structure != "unified" or not known:
+        return None
+    # Imported here and below: calls of all products come by, and the rules are of one generation.
+    if request.gradient == "grad_input":
+        from ascendsim.ops.tiling.vendor.first.dgrad import first_dgrad
+
+        return usual_plan(request, first_dgrad(request.gemm, profile, request.blocks))
+    from ascendsim.ops.tiling.vendor.first.wgrad import first_wgrad
+
+    return usual_plan(request, first_wgrad(request.gemm, profile, request.blocks))
+
+
+def library_plan(request: PlanRequest) -> Plan | None:
+    """Return the plan of a 2-D gradient, None where the library does not make it or no rule is known."""
+    profile, whole = request.profile, request.whole
+    # Five axes make a call one of volumes, whose operators are others, even if they have one depth.
+    known = whole.rank < 3 and whole.groups == 1 and not whole.transposed
+    if profile.npu_arch != SPLIT or not known or request.stored not in FORMATS:
+        return None
+    if max(whole.small_channels, whole.big_channels) > MOST_CHANNELS:
+        return None
+    if request.gradient == "grad_input":
+        from ascendsim.ops.tiling.vendor.library.dgrad import library_dgrad
+
+        return usual_plan(request, library_dgrad(request.gemm, profile, request.blocks))
+    from ascendsim.ops.tiling.vendor.library.wgrad import library_wgrad
+
+    return usual_plan(request, library_wgrad(request.gemm, profile, request.blocks))
+
+
+def usual_plan(request: PlanRequest, tiling: Tiling | None) -> Plan | None:
+    """Return the plan of the usual nest by the tiling of merged groups; None of none."""
+    if tiling is None:
+        return None
+    nest = {"grad_input": "dgrad", "grad_weight": "wgrad"}[request.gradient]
+    return Plan(nest, replace(tiling, group_merge=request.merge))

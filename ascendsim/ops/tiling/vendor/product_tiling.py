@@ -6,15 +6,13 @@ from dataclasses import replace
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.dtypes import dtype as dtype_named
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.merged import merged
-from ascendsim.ops.problems.packed import C0_BYTES
-from ascendsim.ops.tiling.vendor.layer import PLAIN_LAYOUTS, Layouts, ceil_div
-from ascendsim.ops.tiling.vendor.operators import vendor_plan
+from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.vendor.layer import ceil_div
+from ascendsim.ops.tiling.vendor.operators import operator_plan
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
-from ascendsim.profile import Profile
 
 # Fields of both records that mean the same.
 SAME = (
@@ -28,43 +26,20 @@ AXES = {
 
 
 @default_arithmetic
-def product_tiling(
-    problem: ConvProblem,
-    gradient: str,
-    dtype: str,
-    profile: Profile,
-    *,
-    hf32: bool = False,
-    deterministic: bool = False,
-    transposed_forward: bool = False,
-    layouts: Layouts = PLAIN_LAYOUTS,
-    group_merge: int = 0,
-    by_winograd: bool = True,
-) -> Plan:
-    """Return the plan of one gradient as the product chooses it; arguments as of `vendor_plan`.
+def product_tiling(request: PlanRequest, *, by_winograd: bool = True) -> Plan:
+    """Return the plan of one gradient as the product chooses it (`operator_plan`), for a loop nest.
 
     Raises   UnsupportedError also where no loop nest executes such a plan
     """
-    found = vendor_plan(
-        problem,
-        gradient,
-        dtype,
-        profile,
-        hf32=hf32,
-        deterministic=deterministic,
-        transposed_forward=transposed_forward,
-        layouts=layouts,
-        group_merge=group_merge,
-        by_winograd=by_winograd,
-    )
-    problem = merged(problem, found.group_merge)
-    lacking = _lacking(found, problem, C0_BYTES // dtype_named(dtype).itemsize)
+    found = operator_plan(request, by_winograd=by_winograd)
+    problem = merged(request.kernel, found.group_merge)
+    lacking = _lacking(found, problem, request.layer.c0)
     if lacking:
         raise UnsupportedError(
-            f"product's plan of {gradient} on {profile.variant}: {found.strategy} with {lacking} has no loop "
-            "nest here; take this simulator's own plan"
+            f"product's plan of {request.gradient} on {request.profile.variant}: {found.strategy} with "
+            f"{lacking} has no loop nest here; take this simulator's own plan"
         )
-    return _grad_input(found, problem) if gradient == "grad_input" else _grad_weight(found, problem)
+    return _grad_input(found, problem) if request.gradient == "grad_input" else _grad_weight(found, problem)
 
 
 def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:

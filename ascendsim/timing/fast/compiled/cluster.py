@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.timing.fast.compiled import state as f
-from ascendsim.timing.fast.compiled.cores import begin, issue_time, next_code, nothing_before
+from ascendsim.timing.fast.compiled.cores import begin, issue_time, next_row, nothing_before
 from ascendsim.timing.fast.compiled.held import entered, entry_at, hold, uses_held
 
 
@@ -60,29 +60,30 @@ def next_unissued(m: Any, core: int, unit: int) -> int:
     return found
 
 
-def issue_all(m: Any, core: int) -> None:
+def issue_all(m: Any, rows: Any, core: int) -> None:
     """Issue instructions until the program ends or no scalar unit knows when it goes on."""
     c = m[f.AT_CORES] + core * f.CORES
     everybody = (1 << m[c + f.OF_CORES]) - 1
     while m[c + f.STALLED] != everybody:
-        at = next_code(m, core)
+        at = next_row(m, rows, core)
         if at < 0:
             return
-        row, index = m[f.AT_CODE] + at * f.CODE, m[c + f.COUNT]
+        row, named = m[f.AT_FORMS] + (rows[at] & 0xFFFFFFFF) * m[f.FORM], rows[at + 1]
+        index = m[c + f.COUNT]
         pipe = m[row + f.PIPE]
         p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
         if m[p + f.TAIL] - m[p + f.HEAD] == m[f.HELD]:
             m[f.SHORT] = 1
             return
-        m[c + f.AT], m[c + f.COUNT] = at + 1, index + 1
-        entry = entered(m, core, pipe, at, row, -1, index)
+        m[c + f.AT], m[c + f.COUNT] = at + 2, index + 1
+        entry = entered(m, core, pipe, row, named, -1, index)
         if (
             issued(m, core, pipe, entry)
             and m[c + f.HELD_PIPES] >> pipe & 1 == 0
-            and not uses_held(m, core, pipe, row, m[row + f.TRAILS])
-            and begin(m, core, pipe, row, entry)
+            and not uses_held(m, core, pipe, row, named, m[row + f.TRAILS])
+            and begin(m, core, pipe, row, named, entry)
         ):
             continue
-        hold(m, core, pipe, row)
-        if nothing_before(m, core, m[row + f.BEHIND]):
+        hold(m, core, pipe, row, named)
+        if nothing_before(m, core, rows[at] >> 32):
             return

@@ -11,46 +11,43 @@ from __future__ import annotations
 
 from typing import Any
 
+from ascendsim.program.walk import ROWS, walk
 from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.fast.compiled.held import entered, entry_at, hold, let_go, ready, uses_held
+from ascendsim.timing.fast.compiled.needs import note_needs
 from ascendsim.timing.fast.compiled.pipes import behind, finish, send, start
 
 
-def next_code(m: Any, core: int) -> int:
-    """Return the number of the next instruction of a core in the code, or -1 at the end of its program."""
+def next_row(m: Any, rows: Any, core: int) -> int:
+    """Return where the next row of a core stands, or -1 at the end of its program."""
     c = m[f.AT_CORES] + core * f.CORES
-    while m[c + f.AT] == m[c + f.LAST_AT]:
-        if m[c + f.STEP] == m[c + f.LAST_STEP]:
-            m[c + f.TIMES] -= 1
-            if m[c + f.TIMES] <= 0:
-                m[c + f.SEGMENT] += 1
-                if m[c + f.SEGMENT] >= m[c + f.LAST_SEGMENT]:
-                    m[c + f.SEGMENT], m[c + f.TIMES] = m[c + f.LAST_SEGMENT], 0
-                    return -1
-                m[c + f.TIMES] = m[m[f.AT_SEGMENTS] + 3 * m[c + f.SEGMENT] + 2]
-            segment = m[f.AT_SEGMENTS] + 3 * m[c + f.SEGMENT]
-            m[c + f.STEP], m[c + f.LAST_STEP] = m[segment], m[segment + 1]
-        step = m[f.AT_STEPS] + 2 * m[c + f.STEP]
-        m[c + f.STEP] += 1
-        m[c + f.AT], m[c + f.LAST_AT] = m[step], m[step + 1]
+    if m[c + f.AT] == m[c + f.LAST_AT]:
+        if m[c + f.WALK_AT] < 0:
+            return -1
+        first = m[c + f.BUFFER]
+        last = walk(m, m[f.AT_WALKS], m[c + f.WALK_AT], rows, first, first + m[f.CHUNK], ROWS)
+        if last == first:
+            return -1
+        note_needs(m, rows, first, last)
+        m[c + f.AT], m[c + f.LAST_AT] = first, last
     return int(m[c + f.AT])
 
 
-def begin(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
+def begin(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> bool:
     """Start an instruction; tell whether it is over, or else its bytes are under way."""
-    m[entry + f.START], m[entry + f.LAST] = start(m, core, pipe, row, m[entry + f.ISSUE]), -1
+    m[entry + f.START], m[entry + f.LAST] = start(m, core, pipe, row, named, m[entry + f.ISSUE]), -1
     m[entry + f.FLIES] = f.TRAILING
-    return work(m, core, pipe, row, entry)
+    return work(m, core, pipe, row, named, entry)
 
 
-def work(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
+def work(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> bool:
     """Let an instruction that has started work, unless it trails something held; tell whether it is over."""
     begun = m[entry + f.START]
     began = begun
     if m[row + f.TRAILS]:
-        if not ready(m, core, pipe, row, entry, 0):
+        if not ready(m, core, pipe, row, named, entry, 0):
             return False
-        began = behind(m, core, pipe, row, begun, entry)
+        began = behind(m, core, pipe, row, named, begun, entry)
     free, late = began + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES], 0
     if m[entry + f.CLASS] >= 0:
         transfer = m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS
@@ -61,7 +58,7 @@ def work(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
         free, late = free + m[transfer + f.LASTS], m[transfer + f.LINK_LATENCY]
         if free > m[f.STOP]:
             m[f.PASSED] = 1
-    finish(m, core, pipe, row, m[entry + f.INDEX], begun, began, max(free, m[entry + f.LAST]), late)
+    finish(m, core, pipe, row, named, m[entry + f.INDEX], begun, began, max(free, m[entry + f.LAST]), late)
     return True
 
 
@@ -76,22 +73,22 @@ def go_on(m: Any, core: int) -> bool:
                 p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
                 while m[p + f.HEAD] != m[p + f.TAIL]:
                     entry = entry_at(m, core, pipe, m[p + f.HEAD])
-                    row = m[f.AT_CODE] + m[entry + f.CODE_AT] * f.CODE
-                    if not revisit(m, core, pipe, row, entry):
+                    row, named = m[entry + f.FORM_AT], m[entry + f.NAMED]
+                    if not revisit(m, core, pipe, row, named, entry):
                         break
-                    let_go(m, core, pipe, row)
+                    let_go(m, core, pipe, row, named)
                     over = True
             woken >>= 1
             pipe += 1
     return over
 
 
-def revisit(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
+def revisit(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> bool:
     """Look at the instruction that a pipe has held for the longest; tell whether it is over now."""
     if m[entry + f.ISSUE] < 0:
         return False
     if m[entry + f.FLIES] == f.TRAILING:
-        return work(m, core, pipe, row, entry)
+        return work(m, core, pipe, row, named, entry)
     if m[entry + f.FLIES] == f.FLYING:
         p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
         if m[p + f.LANDED] < 0:
@@ -99,42 +96,48 @@ def revisit(m: Any, core: int, pipe: int, row: int, entry: int) -> bool:
         late = m[m[f.AT_TRANSFERS] + m[entry + f.CLASS] * f.TRANSFERS + f.LINK_LATENCY]
         free = max(m[p + f.LANDED], m[entry + f.LAST])
         m[p + f.LANDED] = -1
-        finish(m, core, pipe, row, m[entry + f.INDEX], m[entry + f.START], m[entry + f.BEGUN], free, late)
+        finish(
+            m, core, pipe, row, named, m[entry + f.INDEX], m[entry + f.START], m[entry + f.BEGUN], free, late
+        )
         return True
-    return ready(m, core, pipe, row, entry, m[row + f.TRAILS]) and begin(m, core, pipe, row, entry)
+    return ready(m, core, pipe, row, named, entry, m[row + f.TRAILS]) and begin(
+        m, core, pipe, row, named, entry
+    )
 
 
-def issue(m: Any, core: int) -> None:
+def issue(m: Any, rows: Any, core: int) -> None:
     """Issue instructions until the program ends or a queue is full of which nobody knows when it moves on."""
     c, pipes = m[f.AT_CORES] + core * f.CORES, m[f.PIPES]
     scalar = m[f.AT_PIPES] + core * pipes * f.PIPE_COLUMNS + f.FREE
     while not m[f.PASSED]:
-        at = next_code(m, core)
+        at = next_row(m, rows, core)
         if at < 0:
             return
-        row = m[f.AT_CODE] + at * f.CODE
+        row, named = m[f.AT_FORMS] + (rows[at] & 0xFFFFFFFF) * m[f.FORM], rows[at + 1]
         pipe = m[row + f.PIPE]
         time = issue_time(m, core, pipe, 0, m[scalar])
         if time < 0:
             return
-        m[scalar], m[c + f.AT] = time, at + 1
+        m[scalar], m[c + f.AT] = time, at + 2
         index = m[c + f.COUNT]
         m[c + f.COUNT] = index + 1
         if m[c + f.RECORD] >= 0:
             m[m[f.AT_SPANS] + 4 * (m[c + f.RECORD] + index)] = time
-        if m[c + f.HELD_PIPES] >> pipe & 1 == 0 and not uses_held(m, core, pipe, row, m[row + f.TRAILS]):
+        if m[c + f.HELD_PIPES] >> pipe & 1 == 0 and not uses_held(
+            m, core, pipe, row, named, m[row + f.TRAILS]
+        ):
             if not m[row + f.MOVES] and not m[row + f.TRAILS]:
                 # The usual instruction is over at once.
-                begun = start(m, core, pipe, row, time)
+                begun = start(m, core, pipe, row, named, time)
                 free = begun + m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.CYCLES]
-                finish(m, core, pipe, row, index, begun, begun, free, 0)
+                finish(m, core, pipe, row, named, index, begun, begun, free, 0)
                 continue
-            if begin(m, core, pipe, row, entered(m, core, pipe, at, row, time, index)):
+            if begin(m, core, pipe, row, named, entered(m, core, pipe, row, named, time, index)):
                 continue
         else:
-            entered(m, core, pipe, at, row, time, index)
-        hold(m, core, pipe, row)
-        if nothing_before(m, core, m[row + f.BEHIND]):
+            entered(m, core, pipe, row, named, time, index)
+        hold(m, core, pipe, row, named)
+        if nothing_before(m, core, rows[at] >> 32):
             return
 
 

@@ -13,7 +13,12 @@ from typing import Any
 from ascendsim.timing.fast.compiled import state as f
 
 
-def uses_held(m: Any, core: int, pipe: int, row: int, trails: int) -> bool:
+def slot_of(use: int, named: int) -> int:
+    """Return the slot of a use, of the slots that a row has named."""
+    return (named >> (use >> 32) & 0xFFFF) + (use >> 1 & 0x7FFFFFFF)
+
+
+def uses_held(m: Any, core: int, pipe: int, row: int, named: int, trails: int) -> bool:
     """Tell whether an instruction has to wait for any that is held, by the slots that both use.
 
     One that `trails` others does not wait for what it reads before it starts.
@@ -22,8 +27,8 @@ def uses_held(m: Any, core: int, pipe: int, row: int, trails: int) -> bool:
     if m[c + f.HELD_PIPES] == 0:
         return False
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        w = slots + slot_of(m[use], named) * f.SLOTS
         if trails and m[use] & 1 == 0:
             continue
         late = m[w + f.WRITES_HELD] != m[w + f.WRITES_OVER]
@@ -33,12 +38,13 @@ def uses_held(m: Any, core: int, pipe: int, row: int, trails: int) -> bool:
     return False
 
 
-def entered(m: Any, core: int, pipe: int, at: int, row: int, time: int, index: int) -> int:
+def entered(m: Any, core: int, pipe: int, row: int, named: int, time: int, index: int) -> int:
     """Describe an instruction in the next free row of what its pipe holds, with tickets; return the row."""
     c = m[f.AT_CORES] + core * f.CORES
     p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
     entry = entry_at(m, core, pipe, m[p + f.TAIL])
-    m[entry + f.CODE_AT], m[entry + f.ISSUE], m[entry + f.INDEX] = at, time, index
+    m[entry + f.FORM_AT], m[entry + f.NAMED] = row, named
+    m[entry + f.ISSUE], m[entry + f.INDEX] = time, index
     m[entry + f.CLASS], m[entry + f.FLIES] = -1, 0
     if m[row + f.MOVES]:
         outcome = 0
@@ -51,8 +57,8 @@ def entered(m: Any, core: int, pipe: int, at: int, row: int, time: int, index: i
         known = (kind * m[f.TRAFFICS] + traffic) * m[f.OUTCOMES] + outcome
         m[entry + f.CLASS] = m[m[f.AT_CLASSES] + known]
     slots, ticket = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS, entry + f.TICKETS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        w = slots + slot_of(m[use], named) * f.SLOTS
         m[ticket], m[ticket + 1] = m[w + f.WRITES_HELD], m[w + f.READS_HELD]
         ticket += 2
     return int(entry)
@@ -64,15 +70,15 @@ def entry_at(m: Any, core: int, pipe: int, number: int) -> int:
     return int(m[f.AT_ENTRIES] + rows * m[f.ENTRY])
 
 
-def ready(m: Any, core: int, pipe: int, row: int, entry: int, trails: int) -> bool:
+def ready(m: Any, core: int, pipe: int, row: int, named: int, entry: int, trails: int) -> bool:
     """Tell whether all that is held and came before a held instruction has let go of its slots.
 
     If not, its pipe is woken when one of the slots for which that does not hold has been let go of once more.
     """
     slots = m[f.AT_SLOTS] + m[m[f.AT_CORES] + core * f.CORES + f.SLOT] * f.SLOTS
     ticket = entry + f.TICKETS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        w = slots + slot_of(m[use], named) * f.SLOTS
         if m[use] & 1:
             late = m[w + f.WRITES_OVER] != m[ticket] or m[w + f.READS_OVER] != m[ticket + 1]
         else:
@@ -84,7 +90,7 @@ def ready(m: Any, core: int, pipe: int, row: int, entry: int, trails: int) -> bo
     return True
 
 
-def hold(m: Any, core: int, pipe: int, row: int) -> None:
+def hold(m: Any, core: int, pipe: int, row: int, named: int) -> None:
     """Hold the instruction that was entered last for a pipe."""
     c = m[f.AT_CORES] + core * f.CORES
     m[c + f.HELD_PIPES] |= 1 << pipe
@@ -93,11 +99,11 @@ def hold(m: Any, core: int, pipe: int, row: int) -> None:
         m[p + f.UNISSUED] = m[p + f.TAIL] + 1
     m[p + f.TAIL] += 1
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        m[slots + (m[use] >> 1) * f.SLOTS + (f.WRITES_HELD if m[use] & 1 else f.READS_HELD)] += 1
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        m[slots + slot_of(m[use], named) * f.SLOTS + (f.WRITES_HELD if m[use] & 1 else f.READS_HELD)] += 1
 
 
-def let_go(m: Any, core: int, pipe: int, row: int) -> None:
+def let_go(m: Any, core: int, pipe: int, row: int, named: int) -> None:
     """Let go of the instruction that a pipe has held for the longest: it is over."""
     c = m[f.AT_CORES] + core * f.CORES
     p = m[f.AT_PIPES] + (core * m[f.PIPES] + pipe) * f.PIPE_COLUMNS
@@ -105,8 +111,8 @@ def let_go(m: Any, core: int, pipe: int, row: int) -> None:
     if m[p + f.HEAD] == m[p + f.TAIL]:
         m[c + f.HELD_PIPES] &= ~(1 << pipe)
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        w = slots + slot_of(m[use], named) * f.SLOTS
         m[w + (f.WRITES_OVER if m[use] & 1 else f.READS_OVER)] += 1
         m[c + f.WOKEN] |= m[w + f.WAKES]
         m[w + f.WAKES] = 0

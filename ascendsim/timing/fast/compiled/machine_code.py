@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.native import Native
+from ascendsim.program.walk import total, walk
 from ascendsim.timing.fast.compiled.cluster import issue_all, issue_held, issued, next_unissued
 from ascendsim.timing.fast.compiled.cores import (
     begin,
     go_on,
     issue,
     issue_time,
-    next_code,
+    next_row,
     nothing_before,
     revisit,
     work,
@@ -29,20 +30,21 @@ from ascendsim.timing.fast.compiled.flows import (
     settle,
     share,
 )
-from ascendsim.timing.fast.compiled.held import entered, entry_at, hold, let_go, ready, uses_held
-from ascendsim.timing.fast.compiled.needs import note_needs, note_unit, sources_of, want
+from ascendsim.timing.fast.compiled.held import entered, entry_at, hold, let_go, ready, slot_of, uses_held
+from ascendsim.timing.fast.compiled.needs import note_needs, sources_of, want
 from ascendsim.timing.fast.compiled.pipes import behind, finish, know, outdone, send, start
 
 # Of each function those that it calls come before it.
-_FUNCTIONS: Any = [know, start, finish, outdone, behind, send]
+_FUNCTIONS: Any = [slot_of, know, start, finish, outdone, behind, send]
 _FUNCTIONS += [entry_at, uses_held, entered, ready, hold, let_go]
-_FUNCTIONS += [next_code, work, begin, revisit, go_on, issue_time, nothing_before, issue]
+_FUNCTIONS += [total, walk, want, sources_of, note_needs]
+_FUNCTIONS += [next_row, work, begin, revisit, go_on, issue_time, nothing_before, issue]
 _FUNCTIONS += [issued, next_unissued, issue_held, issue_all, advance]
-_FUNCTIONS += [want, sources_of, note_unit, note_needs]
 _FUNCTIONS += [port_of, join, leave, own_level, level, limits, share, settle, next_event, land, run_tables]
 # What runs for every instruction, or every transfer.
 _INLINE: Any = (
-    next_code,
+    slot_of,
+    total,
     entry_at,
     uses_held,
     ready,
@@ -57,4 +59,4 @@ _INLINE: Any = (
     level,
     limits,
 )
-ENGINE = Native(tuple(_FUNCTIONS), ("int64[]",), _INLINE)
+ENGINE = Native(tuple(_FUNCTIONS), ("int64[]", "int64[]"), _INLINE)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.compiled.held import slot_of
 
 
-def start(m: Any, core: int, pipe: int, row: int, issued: int) -> int:
+def start(m: Any, core: int, pipe: int, row: int, named: int, issued: int) -> int:
     """Start an instruction whose waits are all over (rule 2); return the cycle."""
     c, pipes = m[f.AT_CORES] + core * f.CORES, m[f.PIPES]
     p = m[f.AT_PIPES] + (core * pipes + pipe) * f.PIPE_COLUMNS
@@ -16,8 +17,8 @@ def start(m: Any, core: int, pipe: int, row: int, issued: int) -> int:
     after, cause, newest = -1, -1, -1
     known = m[f.AT_KNOWN] + (core * pipes + pipe) * pipes
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        w = slots + slot_of(m[use], named) * f.SLOTS
         writes = m[use] & 1
         if m[w + f.W_INDEX] >= 0 and m[w + f.W_PIPE] != pipe and (writes or not m[row + f.TRAILS]):
             # Of waits that end together the newest instruction is the cause.
@@ -28,7 +29,7 @@ def start(m: Any, core: int, pipe: int, row: int, issued: int) -> int:
                 after, cause, newest = m[w + f.W_DONE], m[w + f.W_PIPE], on
         if writes and m[w + f.READERS]:
             readers, other = m[w + f.READERS], 0
-            r = m[f.AT_READERS] + (m[c + f.SLOT] + (m[use] >> 1)) * pipes * f.READER
+            r = m[f.AT_READERS] + (m[c + f.SLOT] + slot_of(m[use], named)) * pipes * f.READER
             while readers:
                 if readers & 1 and other != pipe:
                     on = m[r + f.R_INDEX]
@@ -61,7 +62,16 @@ def know(m: Any, core: int, pipe: int, other: int, on: int) -> bool:
 
 
 def finish(
-    m: Any, core: int, pipe: int, row: int, index: int, begun: int, began: int, free: int, late: int
+    m: Any,
+    core: int,
+    pipe: int,
+    row: int,
+    named: int,
+    index: int,
+    begun: int,
+    began: int,
+    free: int,
+    late: int,
 ) -> None:
     """Let an instruction leave its pipe, and its result become visible (rules 3 and 4).
 
@@ -82,13 +92,13 @@ def finish(
     m[p + f.FREE], m[p + f.VISIBLE] = free, visible
     m[m[f.AT_BUSY] + core * pipes + pipe] += free - begun
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        w = slots + slot_of(m[use], named) * f.SLOTS
         if m[use] & 1:
             m[w + f.W_PIPE], m[w + f.W_INDEX], m[w + f.W_DONE], m[w + f.READERS] = pipe, index, visible, 0
             m[w + f.W_LEAD] = begun + m[price + f.LEAD]
         else:
-            r = m[f.AT_READERS] + ((m[c + f.SLOT] + (m[use] >> 1)) * pipes + pipe) * f.READER
+            r = m[f.AT_READERS] + ((m[c + f.SLOT] + slot_of(m[use], named)) * pipes + pipe) * f.READER
             m[r + f.R_INDEX], m[r + f.R_END] = index, free
             m[w + f.READERS] |= 1 << pipe
     if m[c + f.RECORD] >= 0:
@@ -96,16 +106,16 @@ def finish(
         m[span + 1], m[span + 2], m[span + 3] = begun, free, visible
 
 
-def behind(m: Any, core: int, pipe: int, row: int, begun: int, entry: int) -> int:
+def behind(m: Any, core: int, pipe: int, row: int, named: int, begun: int, entry: int) -> int:
     """Return when the work of an instruction begins that trails others; note when it ends at the earliest."""
     c = m[f.AT_CORES] + core * f.CORES
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
     piece = m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.PIECE]
     began = begun
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        w = slots + slot_of(m[use], named) * f.SLOTS
         other, on = m[w + f.W_PIPE], m[w + f.W_INDEX]
-        if m[use] & 1 or on < 0 or other == pipe or outdone(m, core, row, other, on):
+        if m[use] & 1 or on < 0 or other == pipe or outdone(m, core, row, named, other, on):
             continue
         if know(m, core, pipe, other, on):
             began = max(began, m[w + f.W_LEAD])
@@ -113,12 +123,12 @@ def behind(m: Any, core: int, pipe: int, row: int, begun: int, entry: int) -> in
     return began
 
 
-def outdone(m: Any, core: int, row: int, pipe: int, index: int) -> bool:
+def outdone(m: Any, core: int, row: int, named: int, pipe: int, index: int) -> bool:
     """Tell whether an instruction reads a newer result of a pipe as well; then it trails that alone."""
     # An older result is visible no later, so waiting for it changes nothing; its first piece may be later.
     slots = m[f.AT_SLOTS] + m[m[f.AT_CORES] + core * f.CORES + f.SLOT] * f.SLOTS
-    for use in range(m[f.AT_USES] + m[row + f.FIRST_USE], m[f.AT_USES] + m[row + f.LAST_USE]):
-        w = slots + (m[use] >> 1) * f.SLOTS
+    for use in range(row + f.USE, row + f.USE + m[row + f.USES]):
+        w = slots + slot_of(m[use], named) * f.SLOTS
         if m[use] & 1 == 0 and m[w + f.W_PIPE] == pipe and m[w + f.W_INDEX] > index:
             return True
     return False

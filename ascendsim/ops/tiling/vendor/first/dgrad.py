@@ -11,7 +11,7 @@ from ascendsim.cube.load3d import FRACTAL_ROWS
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.schedules.dgrad.room import most_rows
+from ascendsim.ops.schedules.dgrad.tasks import most_rows
 from ascendsim.ops.tiling.vendor.first.fractals import L0, Tile, Units, divisors, last_of, least_traffic
 from ascendsim.profile import Profile
 

@@ -1,0 +1,211 @@
+"""The loop nest of grad_input: the tiles, the makers of instructions, and what is done for a base block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from ascendsim.cube.im2col import Im2col
+from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
+from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
+from ascendsim.cube.tile_reads import TapRows
+from ascendsim.frozen import cached_property
+from ascendsim.ops.problems.sliding import ImageTile
+from ascendsim.ops.schedules.blocks import BlockNest
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, inserts_in_ub, spans_of
+from ascendsim.ops.schedules.tiles import Index, Sizes
+from ascendsim.program.indices import Axis, Number, Spans, Table, alike
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, GmTensor, Slot
+
+
+class DgradTiles:
+    """The axes of the tiles of a dgrad, cut as `DgradTasks` says, and their tables.
+
+    Axes     pixels, columns: tiles of one image; lefts, rights: boxes of taps in L1; slices: the products of
+             all segments, one after the other. `heights` are pixels for what costs by how many there are,
+             `spans` for what costs by how they lie in rows
+    Tables   pairs: of a depth of the output; kernel_of, source_of: depths of a pair; segments_of: a part;
+             left_of, right_of, slices_of: boxes and slices of a segment; read_of: what an image tile reads,
+             by pixels and box, as several may read the same
+
+    spread   whether image tiles with gaps go through UB on their way to L1, by steps of their own
+    """
+
+    def __init__(self, nest: Nest, cut: DgradTasks, *, spread: bool = False) -> None:
+        self._nest = nest
+        self.cut, self.gemm, self.profile, self._spread = cut, cut.gemm, cut.profile, spread
+        self.runs, self.wides = cut.pixel_tiles, cut.column_tiles
+        self.boxes, self.right_boxes = cut.left_boxes, cut.right_boxes
+        self.widths = [count for _, count in self.wides]
+        self.channels = [slice(box.channel, box.channel + box.channels) for box in self.boxes]
+        self.segments = [segment for part in cut.parts for segment in part]
+        self.products = [(segment, own) for segment in self.segments for own in segment.slices]
+        left, right = ({box: at for at, box in enumerate(own)} for own in (self.boxes, self.right_boxes))
+        lefts = [left[segment.left] for segment in self.segments]
+        rights = [right[segment.right] for segment in self.segments]
+        # An image tile costs by its pixels and its box, wherever that begins in the channels.
+        self.slabs, self.shapes = (
+            alike([box[:2] for box in self.boxes]),
+            alike([box[1:] for box in self.boxes]),
+        )
+        count = len(self.runs)
+        kinds = [(groups, box.rows * box.cols == 1) for (_, box, _), (_, _, groups) in self.products]
+        spans = [(run[1], spans_of(self.tile(at, 0), run[1])) for at, run in enumerate(self.runs)]
+        self.pixels = Axis(count, [cut.pixel_costs[run] for run in self.runs])
+        self.heights, self.spans = Axis(count, [run[1] for run in self.runs]), Axis(count, alike(spans))
+        self.columns, self.slices = Axis(len(self.wides), self.widths), Axis(len(kinds), alike(kinds))
+        self.lefts = Axis(len(self.boxes), self.shapes)
+        self.rights = Axis(len(self.right_boxes), [box.groups for box in self.right_boxes])
+
+        gemm, pairs = self.gemm, [pair for own in self.gemm.depths for pair in own]
+        self.pairs = nest.spans([len(own) for own in gemm.depths], name="pairs")
+        self.kernel_of = nest.table([kernel for kernel, _ in pairs], gemm.weights.shape[1], "kernel depth")
+        self.source_of = nest.table([source for _, source in pairs], gemm.source.shape[2], "source depth")
+        self.segments_of = nest.spans([len(part) for part in cut.parts], name="segments")
+        self.left_of = nest.table(lefts, self.lefts, "left box")
+        self.right_of = nest.table(rights, self.rights, "right box")
+        self.slices_of = nest.spans([len(own.slices) for own in self.segments], self.slices, "slices")
+
+    def task(self) -> list[Number]:
+        """Return the indices of a base block: group, image, depth, pixels, columns."""
+        gemm, tiles = self.gemm, {"pixels": self.pixels, "columns": self.columns}
+        return self._nest.task(group=gemm.groups, image=gemm.batch, depth=len(gemm.depths), **tiles)
+
+    @cached_property
+    def read_of(self) -> Table:
+        """What image tiles read of an image, by pixel tile and box: one number for all that read the same."""
+        windows = np.reshape(alike(self.cut.windows), (len(self.runs), -1))
+        return self._nest.table(windows[:, self.shapes] + windows.size * np.array(self.slabs), name="read")
+
+    def tile(self, pixels: int, box: int) -> ImageTile:
+        """Return the image tile that a pixel tile needs under a box of taps."""
+        return self.cut.left_tiles[*self.runs[pixels], self.boxes[box]]
+
+    def clear(self, slot: Slot, pixels: int, box: int) -> FillL1 | None:
+        """Clear an image tile: a strided copy leaves gaps, the zeros that the stride inserts."""
+        tile = self.tile(pixels, box)
+        if not tile.clear or (tile.rows is not None and self._spread):
+            return None
+        return FillL1(slot, tile.l1_bytes, tile.window.tile_shape)
+
+    def copy_left(
+        self, slot: Slot, group: int, image: int, source: int, pixels: int, box: int
+    ) -> CopyGmToL1 | None:
+        """Bring an image tile into L1; one that lies in the padding as a whole has nothing to copy."""
+        tile = self.tile(pixels, box)
+        if tile.rows is None:
+            return None
+        place = Gm(self.gemm.source, (group, image, source, self.channels[box], tile.rows, tile.cols))
+        return CopyGmToL1(slot, place, tile.gm_bytes, (), tile.window, tile.placement)
+
+    def copy_right(self, slot: Slot, group: int, kernel: int, columns: int, box: int) -> CopyGmToL1:
+        """Bring the weights of a box of taps for a column tile into L1."""
+        taps, (first, count), s = self.right_boxes[box], self.wides[columns], self.gemm.sliding
+        index = group, kernel, *self.cut.kernel_slices[taps], slice(None), slice(first, first + count)
+        shape = taps.groups, s.c0 * count
+        return CopyGmToL1(slot, Gm(self.gemm.weights, index), shape[0] * shape[1] * s.itemsize, shape)
+
+    def load_left(self, slot: Slot, source: Slot, pixels: int, at: int) -> LoadL0A:
+        """Bring a slice of an image tile into L0A."""
+        (segment, (first, _, groups)), run = self.products[at], self.runs[pixels]
+        tile, size = self.cut.left_tiles[*run, segment.left], self.gemm.sliding.itemsize
+        return LoadL0A(slot, source, Im2col(tile.window, tile.first_pixel, run[1], first, groups, size))
+
+    def load_right(self, slot: Slot, source: Slot, columns: int, at: int) -> LoadL0B:
+        """Bring a slice of weights into L0B."""
+        ((_, box, _), (_, first, groups)), s = self.products[at], self.gemm.sliding
+        # Im2col meets the taps from the first image row on, which going backwards is the last tap.
+        rows = box.rows * box.cols, self.gemm.backwards, first, groups
+        return LoadL0B(slot, source, TapRows(*rows, s.c0, self.widths[columns], s.itemsize))
+
+    def barrier(self, begun: int, pixels: int, columns: int) -> PipeBarrier | None:
+        """Let the accumulator come back: a product of few fractals would want it sooner."""
+        spaced = begun and spacing_needed(self.profile, self.runs[pixels][1], self.widths[columns])
+        return PipeBarrier("M") if spaced else None
+
+    def mmad(self, c: Slot, a: Slot, b: Slot, begun: int, pixels: int, at: int, columns: int) -> Mmad:
+        """Add the product of a slice of the reduction."""
+        k, dtype = self.products[at][1][2] * self.gemm.sliding.c0, self.gemm.compute_dtype
+        return Mmad(c, a, b, self.runs[pixels][1], k, self.widths[columns], dtype, not begun)
+
+    def size(self, *at: int) -> tuple[int, int]:
+        """Return the pixels and columns of a tile of the output."""
+        return self.runs[at[-2]][1], self.widths[at[-1]]
+
+    def output(self, *at: int) -> Index:
+        """Return the slice of the output for some columns of a tile."""
+        group, image, depth, pixels, columns, first, count = at[-7:]
+        c0, (begin, length) = self.gemm.out_c0, self.runs[pixels]
+        start = (self.wides[columns][0] + first) // c0
+        return group, image, depth, slice(start, start + count // c0), slice(begin, begin + length)
+
+
+class DgradNest(BlockNest):
+    """For each base block: for each part, kernel depth, pair of boxes in L1, slice of base_k: multiply."""
+
+    def __init__(self, name: str, cut: Any, sizes: Sizes, target: GmTensor) -> None:
+        gemm = self.gemm = cut.gemm
+        super().__init__(name, cut, sizes, target, gemm.out_c0, spread=inserts_in_ub(gemm, cut.profile))
+        self.outer = {"group": gemm.groups, "image": gemm.batch, "depth": len(gemm.depths)}
+        self.blocks(cut)
+
+    def blocks(self, cut: Any) -> None:
+        """Write down what is done for each base block."""
+        t = DgradTiles(self, cut, spread=self.insertion is not None)
+        task = t.task()
+        windows = np.reshape(alike(cut.windows), (len(t.runs), -1))
+        self.block(t, task, task[3], self.table(windows, name="window"))
+
+    def segments(self, t: DgradTiles, own: Number) -> tuple[Spans, Number | int, Table | None]:
+        """Return the segments of parts, where those of some pixels begin, and the list that they count in."""
+        del own
+        return t.segments_of, 0, None
+
+    def block(
+        self,
+        t: DgradTiles,
+        task: Sequence[Number],
+        own: Number,
+        windows: Table,
+        phase: Number | int = 0,
+        left: Number | int = 0,
+    ) -> None:
+        """Write down one base block, of a phase whose pixels are `own`; its image tiles are those of `left`.
+
+        windows   number the rows and columns of the image that tiles hold, by pixels and shape of the box
+        """
+        (group, image, depth, pixels, columns), every, parts = task, range(len(t.runs)), len(t.cut.parts)
+        high, spanning = (self.table(every, axis, "pixels")[own] for axis in (t.heights, t.spans))
+        slabs, shapes = self.table(t.slabs, name="channels"), self.table(t.shapes, name="shape")
+        runs, first, listed = self.segments(t, own)
+        with self.loop(parts, "part") as part:
+            run = runs[part + first]
+            with self.when(self.let(run.length, "met")) if listed else nullcontext():
+                # L0C begins anew with every part, so several of them meet in GM.
+                c, begun = self.next(self.l0c), self.let(0, "begun", Axis(2, range(2)))
+                with self.loop(t.pairs[depth], "pair") as pair, self.loop(run, "segment") as at:
+                    segment = listed[at] if listed else at
+                    place, box = (group, image, t.source_of[pair]), t.left_of[segment]
+                    with self.hold(self.left, left, *place, pixels, box) as a1:
+                        self.emit(t.clear, [a1], [own, box])
+                        if self.insertion:
+                            self.insertion.load(a1, t.gemm.source, (*place, own, box), t.tile, t.channels)
+                        else:
+                            told = *place, slabs[box], windows[own, shapes[box]]
+                            self.emit(t.copy_left, [a1], [*place, own, box], slice_at=told)
+                    weights = group, t.kernel_of[pair], columns, t.right_of[segment]
+                    with self.hold(self.right, phase, *weights) as b1:
+                        self.emit(t.copy_right, [b1], weights, slice_at=[phase, *weights])
+                    with self.loop(t.slices_of[segment], "slice") as at:
+                        a, b = self.next(self.l0a), self.next(self.l0b)
+                        self.emit(t.load_left, [a, a1], [spanning, at])
+                        self.emit(t.load_right, [b, b1], [columns, at])
+                        self.emit(t.barrier, (), [begun, high, columns])
+                        self.emit(t.mmad, [c, a, b], [begun, high, at, columns])
+                        self.set(begun, 1)
+                output = phase, group, image, depth, high, columns
+                self.out.write(c, output, t.size, t.output, (columns, t.widths), atomic=parts > 1)

@@ -1,0 +1,202 @@
+"""What a plan is chosen by: one record, from which the rules, the search and given plans read the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from ascendsim.arguments import is_bool, refusal, shown, whole
+from ascendsim.errors import UnsupportedError
+from ascendsim.frozen import cached_property
+from ascendsim.ops.problems.as_product import gradient_product
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.dilated import kernel_problem
+from ascendsim.ops.problems.hf32 import stored_name
+from ascendsim.ops.problems.merged import merged
+from ascendsim.ops.problems.packed import C0_BYTES
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, PLAIN_LAYOUTS, Layer, Layouts, Machine
+from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.matmul import MatmulProblem
+
+GRADIENTS = ("grad_input", "grad_weight")
+# More than any convolution has; sizes are counted in 64 bits.
+MOST_GROUPS = 2**31 - 1
+NOTHING = PartialPlan()
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """All that the choice of a plan depends on.
+
+    problem        the convolution of the call, or a matrix product
+    gradient       "grad_input" or "grad_weight"; "matmul" of a matrix product
+    compute_dtype  what the cube multiplies: a format, or "hf32" for float32 that it rounds
+    out_dtype      the format in which grad_input or a matrix product leaves the cube; None: the usual one
+    deterministic  whether parts of grad_weight may be added in one order only, for which operators plan anew
+    group_merge    groups that are computed as one; 0: as many as the product's operator takes
+    fixed          what the user fixes of the plan; strategies take it for granted or take no notice
+    blocks         blocks to cut the product into, the best grid of so many by the rules; 0: as many as they
+                   choose. Operators that go by tasks take no notice of it
+    layouts        how the user's tensors lie; only operators of volumes and of 910_95 take notice, as others
+                   find every tensor in blocks of channels
+    transposed_forward
+                   whether grad_input is the forward pass of a transposed convolution, the same kernel; no
+                   call runs one
+
+    Raises         ConfigError for a value without a meaning, UnsupportedError for operands that the product's
+                   cube does not multiply
+    """
+
+    problem: ConvProblem | MatmulProblem
+    gradient: str
+    compute_dtype: str
+    profile: Profile
+    out_dtype: str | None = None
+    deterministic: bool = False
+    group_merge: int = 0
+    fixed: PartialPlan = NOTHING
+    blocks: int = 0
+    layouts: Layouts = PLAIN_LAYOUTS
+    transposed_forward: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no plan can be chosen for."""
+        if not isinstance(self.profile, Profile):
+            raise refusal("plan: profile", self.profile, "a Profile, such as load_profile('910B2')")
+        made: tuple[str, ...] = GRADIENTS
+        if not isinstance(self.problem, ConvProblem):
+            # Imported here: most calls have no matrix product.
+            from ascendsim.ops.problems.matmul import MatmulProblem
+
+            if not isinstance(self.problem, MatmulProblem):
+                rule = "ConvProblem(input=..., weight=...), or MatmulProblem(m, k, n)"
+                raise refusal("plan: problem", self.problem, rule)
+            made = ("matmul",)
+        if not isinstance(self.gradient, str) or self.gradient not in made:
+            rule = f"{' or '.join(made)} of a {type(self.problem).__name__}"
+            raise refusal("plan: gradient", self.gradient, rule)
+        for name in ("deterministic", "transposed_forward"):
+            if not is_bool(getattr(self, name)):
+                raise refusal(f"plan: {name}", getattr(self, name), "true or false")
+        if not isinstance(self.out_dtype, str | None):
+            raise refusal("plan: out_dtype", self.out_dtype, "the name of a format, or None")
+        if not isinstance(self.layouts, Layouts):
+            raise refusal("plan: layouts", self.layouts, "Layouts(...)")
+        merge = whole(self.group_merge)
+        if merge is None or not 0 <= merge <= MOST_GROUPS:
+            rule = f"a whole number up to {MOST_GROUPS}, 0 for as many as the product's operator takes"
+            raise refusal("plan: group_merge", self.group_merge, rule)
+        self._require_multiplied()
+
+    def _require_multiplied(self) -> None:
+        compute_dtype, rates = self.compute_dtype, self.profile.cube.rates
+        if not isinstance(compute_dtype, str):
+            raise refusal("plan: compute_dtype", compute_dtype, "the name of a format, such as 'float16'")
+        if compute_dtype not in rates:
+            raise UnsupportedError(
+                f"plan: compute_dtype is {shown(compute_dtype)}, which the cube of {self.profile.variant} "
+                f"does not multiply; it does {', '.join(rates)}: take one of them, or another product"
+            )
+
+    @cached_property
+    def told(self) -> tuple[Any, ...]:
+        """All that strategies read, equal for requests that say the same: what the user fixes is left out."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "fixed"}
+        return (*({**values, "profile": self.profile.told}.values()),)
+
+    @property
+    def sums(self) -> str:
+        """How parts of a reduction on different cores are added (`schedules/base.py`)."""
+        return self.profile.generation.deterministic_sum if self.deterministic else "atomic"
+
+    @cached_property
+    def kernel(self) -> ConvProblem:
+        """The convolution that the kernel sees: dilated, of one tap, or folded by kernels beside it."""
+        assert isinstance(self.problem, ConvProblem), self.problem
+        return kernel_problem(self.problem, self.gradient, self.compute_dtype, self.profile)
+
+    @cached_property
+    def usual_merge(self) -> int:
+        """How many groups the product's operator computes as one; 1: each by itself.
+
+        910, 310P, 910B, 910_93   as many as fill groups of C0 channels and fractals, as FRACTAL_Z, the layout
+                                  of the weights, has it; one by one where a box of the change of layout, C0
+                                  whole channels of one group, does not fit in half of UB
+        910_95                    the same where vector cores have room for the block-diagonal weights; of the
+                                  grad_input of a transposed convolution, a forward one, no rule is known: 1
+
+        Source   the tilings that the operators' unit tests expect, and their host code; of 910 and 310P,
+                 which store weights in the same layout, our reading
+        """
+        if self.kernel.groups == 1:
+            return 1
+        layer, machine, weight = self.layer, self.machine, self.gradient == "grad_weight"
+        if not self.profile.generation.changes_layouts:
+            # Imported here: most calls have one group.
+            from ascendsim.ops.tiling.vendor.arch35.dgrad import merge_factor as dgrad_35
+            from ascendsim.ops.tiling.vendor.arch35.wgrad import merge_factor as wgrad_35
+
+            if weight:
+                return wgrad_35(layer, machine)
+            return 1 if self.kernel.transposed else dgrad_35(layer, machine)
+        longest = max(layer.ci, layer.co) * layer.c0 * C0_BYTES
+        return layer.merge_factor(FRACTAL if weight else layer.c0) if 2 * longest <= machine.ub else 1
+
+    @property
+    def merge(self) -> int:
+        """How many groups are computed as one."""
+        return self.group_merge or self.usual_merge
+
+    @cached_property
+    def whole(self) -> ConvProblem:
+        """The kernel's convolution with its groups merged."""
+        return merged(self.kernel, self.merge)
+
+    @cached_property
+    def gemm(self) -> Any:
+        """The product that a plan cuts, its groups merged."""
+        if not isinstance(self.problem, ConvProblem):
+            # Imported here: most calls have no matrix product.
+            from ascendsim.ops.problems.matmul import MatmulGemm
+
+            return MatmulGemm.of(self.problem, self.compute_dtype, self.out_dtype)
+        if self.gradient == "grad_input":
+            return DgradGemm.of(self.whole, self.compute_dtype, self.out_dtype)
+        return WgradGemm.of(self.whole, self.compute_dtype)
+
+    @cached_property
+    def layer(self) -> Layer:
+        """The kernel's convolution as the operators' planning code sees it, each group by itself."""
+        return Layer.of(
+            self.kernel,
+            self.compute_dtype,
+            transposed_forward=self.transposed_forward,
+            layouts=self.layouts,
+        )
+
+    @property
+    def stored(self) -> str:
+        """The format in which the operands lie in memory."""
+        return stored_name(self.compute_dtype)
+
+    @property
+    def machine(self) -> Machine:
+        """The product as the operators' planning code sees it."""
+        return Machine.of(self.profile)
+
+    @cached_property
+    def as_product(self) -> PlanRequest | None:
+        """The matrix product by which the product's interface makes the gradient; None: it is none."""
+        if not isinstance(self.problem, ConvProblem):
+            return None
+        found = gradient_product(self.problem, self.gradient, self.compute_dtype, self.profile)
+        if found is None:
+            return None
+        # grad_weight leaves in float32, as that of a convolution kernel.
+        made = "float32" if self.gradient == "grad_weight" else self.out_dtype
+        return PlanRequest(found.problem, "matmul", self.compute_dtype, self.profile, made)

@@ -1,0 +1,225 @@
+"""Instructions as forms: what rows have in common that cost the same and use their slots in the same way."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ascendsim.errors import ProgramError
+from ascendsim.program.instruction import PIPES, Instruction, Traffic
+from ascendsim.program.nest import Nest
+from ascendsim.program.posts import HOME
+from ascendsim.program.program import NestProgram, Program
+from ascendsim.program.walk import SLOT_BITS
+from ascendsim.timing.costing import checked, depths_of, no_queue
+from ascendsim.timing.fast.compiled import state as f
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.profile import Profile
+
+    Table = NDArray[np.int64]
+
+
+class Row(NamedTuple):
+    """An instruction: its slots (2 * number, 1 more if written), whether it trails others and moves bytes."""
+
+    slots: Iterable[int]
+    trails: bool
+    moves: bool
+
+
+def require_known_begins(rows: Iterable[Row]) -> None:
+    """Refuse a program that trails what moves bytes, or that moves bytes and trails what trails others.
+
+    The compiled engine learns when an instruction that trails has begun from the end of what that trails.
+    Whether bytes move, and so share a link, has to be known earlier.
+
+    rows   all its instructions, in order
+
+    Raises   ProgramError
+    """
+    writers: dict[int, Row] = {}
+    for at, row in enumerate(rows):
+        uses = list(row.slots)
+        read = [use >> 1 for use in uses if row.trails and not use & 1]
+        for trailed in [writers[slot] for slot in read if slot in writers]:
+            if trailed.moves or (row.moves and trailed.trails):
+                what = "one that moves bytes"
+                if not trailed.moves:
+                    what = "one that itself trails another, and moves bytes"
+                raise ProgramError(
+                    f"instruction {at} of the code trails {what}; only the engine simpy obeys this: the "
+                    "compiled one would learn too late when the bytes began to move"
+                )
+        writers |= {use >> 1: row for use in uses if use & 1}
+
+
+NUMBERS = {pipe: number for number, pipe in enumerate(PIPES)}
+# A slot of a row, how many slots behind it, whether it is written.
+Use = tuple[int, int, bool]
+
+
+class NestForms(NamedTuple):
+    """The forms of a nest: the number of the first among all, and of each its traffic (-1: none) and core."""
+
+    first: int
+    traffics: NDArray[np.int32]
+    cores: NDArray[np.int32]
+
+
+class FormBook:
+    """The forms and costs of the programs of one kernel; lives for one timing run."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self.traffics: list[Traffic] = []
+        # Of each the pipes on which it moves, as bits; and of all of them, those of further cores included.
+        self.pipes_of: list[int] = []
+        self.movers = 0
+        self._depths: dict[str, dict[str, int]] = {}
+        # By price: what the engine reads, the pipe, and the traffic (-1: none).
+        self._prices = array("q")
+        self._pipes: list[int] = []
+        self._moved: list[int] = []
+        # A program repeats few shapes many times; working out a cost, in fractions, is what is slow.
+        self._numbers: dict[tuple[type, str, Hashable], int] = {}
+        self._traffics: dict[Traffic, int] = {}
+        # By form: price, core, whether it trails others, uses.
+        self._forms: list[tuple[int, int, bool, tuple[Use, ...]]] = []
+        self._known: dict[Hashable, int] = {}
+        self._nests: dict[int, tuple[Nest, NestForms]] = {}
+
+    def check(self, program: Program, kind: str) -> None:
+        """Refuse a program with a pipe that this kind of core lacks, waits of its own, or begins told late.
+
+        Raises   ProgramError
+        """
+        if not program.usual:
+            raise ProgramError(
+                "a program leaves out waits that follow from its slots, or has others; only the engine simpy "
+                "obeys such waits"
+            )
+        if kind not in self._depths:
+            self._depths[kind] = depths_of(self._profile, kind)
+        if isinstance(program, NestProgram):
+            self._check_nest(program, kind)
+            return
+        depths = self._depths[kind]
+        for pipe in program.used:
+            if pipe not in depths:
+                raise no_queue(program, program.pipes.index(pipe), kind, self._profile)
+        if any(made.trails for made in program.instructions):
+            require_known_begins(self._rows(program))
+
+    def _check_nest(self, program: NestProgram, kind: str) -> None:
+        """Check what a nest may emit; what it does is looked at only where a pipe is missing."""
+        depths, nest = self._depths[kind], program.nest
+        if not program.pipes_possible <= depths.keys():
+            for pipe in program.used:
+                if pipe not in depths:
+                    raise no_queue(program, program.pipes.index(pipe), kind, self._profile)
+        moved = {ring for own in nest.streams if own.moves for ring in own.writes}
+        trailed = {ring for own in nest.streams if own.trails for ring in own.writes}
+        # Tiles of a ring that bytes move into may be trailed: whether they are the program itself says.
+        if any(
+            own.trails and (own.reads & moved or (own.moves and own.reads & trailed)) for own in nest.streams
+        ):
+            require_known_begins(self._rows(program))
+
+    def _rows(self, program: Program) -> Iterable[Row]:
+        """Yield what `require_known_begins` asks of each instruction."""
+        for at, made in enumerate(program.instructions):
+            post = program.posts.get(at, HOME)
+            uses = [2 * slot.index for slot in made.reads + post.reads]
+            uses += [2 * slot.index + 1 for slot in made.writes + post.writes]
+            yield Row(uses, made.trails, self._moved[self.price(made)] >= 0)
+
+    def of_nest(self, nest: Nest) -> NestForms:
+        """Return the forms of a nest; they are entered when it is met first."""
+        known = self._nests.get(id(nest))
+        if known is None:
+            first = len(self._forms)
+            for made, core, uses in nest.forms:
+                # One by one, as the walk counts them: equal ones are not entered once.
+                self._enter(made, core, uses)
+            prices = [price for price, _, _, _ in self._forms[first:]]
+            traffics = np.array([self._moved[price] for price in prices], np.int32)
+            cores = np.array([core for _, core, _, _ in self._forms[first:]], np.int32)
+            known = self._nests[id(nest)] = nest, NestForms(first, traffics, cores)
+        return known[1]
+
+    def of(self, made: Instruction, core: int, uses: tuple[Use, ...]) -> int:
+        """Return the number of the form of an instruction that names its slots itself."""
+        key = self.price(made), core, made.trails, uses
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = self._enter(made, core, uses)
+        return number
+
+    def _enter(self, made: Instruction, core: int, uses: tuple[Use, ...]) -> int:
+        price = self.price(made)
+        if self._moved[price] >= 0:
+            self.movers |= 1 << self._pipes[price] + f.UNIT * core
+        self._forms.append((price, core, made.trails, uses))
+        return len(self._forms) - 1
+
+    def traffic(self, form: int) -> int:
+        """Return the number of the traffic of a form; -1: it moves no bytes."""
+        return self._moved[self._forms[form][0]]
+
+    def core(self, form: int) -> int:
+        """Return the core of its program on which a form runs."""
+        return self._forms[form][1]
+
+    def price(self, made: Instruction) -> int:
+        """Return the number of the cost of an instruction."""
+        key = made.__class__, made.pipe, made.shape
+        number = self._numbers.get(key)
+        return self._price(made, key) if number is None else number
+
+    def _price(self, instruction: Instruction, key: tuple[type, str, Hashable]) -> int:
+        """Append a cost to the tables; return its number."""
+        priced = checked(key, instruction.cost(self._profile), instruction.drains)
+        cycles, latency, moved, drains, least, pace, piece, lead = priced
+        traffic = -1
+        if moved is not None:
+            traffic = self._traffics.setdefault(moved, len(self.traffics))
+            if traffic == len(self.traffics):
+                self.traffics.append(moved)
+                self.pipes_of.append(0)
+            self.pipes_of[traffic] |= 1 << NUMBERS[key[1]]
+        self._prices.extend((cycles, latency, traffic, drains, least, pace, piece, lead))
+        self._pipes.append(NUMBERS[key[1]])
+        self._moved.append(traffic)
+        self._numbers[key] = len(self._moved) - 1
+        return len(self._moved) - 1
+
+    def tables(self) -> tuple[Table, Table, int]:
+        """Return the tables `forms` and `prices` (`state.py`), and the most slots that a form uses."""
+        most = max([len(uses) for *_, uses in self._forms], default=0)
+        forms = np.zeros((len(self._forms), f.USE + most), np.int64)
+        if self._forms:
+            forms[:, : f.USE] = [
+                (price, self._pipes[price] + f.UNIT * core, self._moved[price] >= 0, trails, len(uses))
+                for price, core, trails, uses in self._forms
+            ]
+        for row, (*_, uses) in zip(forms, self._forms, strict=True):
+            row[f.USE : f.USE + len(uses)] = [_packed(*use) for use in uses]
+        return forms, np.array(self._prices, np.int64), most
+
+
+def _packed(operand: int, behind: int, written: bool) -> int:
+    """Return a use as the engine reads it (`held.slot_of`)."""
+    return operand * SLOT_BITS << 32 | behind << 1 | written
+
+
+def uses_of(made: Instruction, reads: Sequence[int], writes: Sequence[int]) -> tuple[Use, ...]:
+    """Return the uses of an instruction that names its slots itself, with those of a hand-over."""
+    read = [*[slot.index for slot in made.reads], *reads]
+    written = [*[slot.index for slot in made.writes], *writes]
+    return tuple([(0, slot, False) for slot in read] + [(0, slot, True) for slot in written])
