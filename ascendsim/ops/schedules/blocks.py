@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from ascendsim.cube.fixpipe import FRACTAL_COLUMNS
 from ascendsim.errors import ConfigError
@@ -17,6 +18,7 @@ from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import NestProgram, Program
+from ascendsim.program.reserved import Reserved
 
 
 class BlockNest(Nest):
@@ -40,6 +42,7 @@ class BlockNest(Nest):
         spread: bool = False,
     ) -> None:
         super().__init__(cut.profile, name)
+        self._cut = cut
         rings = tile_rings(self, cut.tiling, sizes, cut.gemm.sliding.itemsize)
         self.left, self.right, self.l0a, self.l0b, self.l0c = rings
         # Weights lie in groups of so many channels on the device.
@@ -48,6 +51,25 @@ class BlockNest(Nest):
         size, tiles = (sizes.m, sizes.n, c0), cut.tiling.cl0_buffers
         self.out = Writeback(self, target, *size, cut=small_groups, ub_share=1 + spread, l0c_tiles=tiles)
         self.insertion = ZeroInsertion(self) if spread else None
+
+    @property
+    def is_for_any_size(self) -> bool:
+        """Whether its steps are the same whatever tiles reserve; of what goes through UB pieces are not."""
+        ours = type(self).__module__.startswith(__package__)
+        return ours and {slot.buffer for slot in self.slots_reserved} <= {"L1", "L0A", "L0B", "L0C"}
+
+    def resized(self, sizes: Sizes) -> Self:
+        """Return it for cores that reserve other tiles: the same steps, on slots of these sizes.
+
+        Raises   CapacityError as `tile_rings`
+        """
+        _ = self.code  # worked out once for both
+        other = copy(self)
+        Reserved.__init__(other, self.profile)
+        tile_rings(other, self._cut.tiling, sizes, self._cut.gemm.sliding.itemsize)
+        # What was made names the slots of its own nest.
+        other.remembered = {}
+        return other
 
 
 class BlockSchedule(Schedule):
@@ -134,7 +156,12 @@ class BlockSchedule(Schedule):
         sizes = self.tasks.sizes(tasks)
         nest = self._nests.get(sizes)
         if nest is None:
-            nest = self._nests[sizes] = self.nest(sizes)
+            one = next(iter(self._nests.values()), None)
+            if isinstance(one, BlockNest) and one.is_for_any_size:
+                nest = one.resized(sizes)
+            else:
+                nest = self.nest(sizes)
+            self._nests[sizes] = nest
         return NestProgram(nest, self.tasks.rows(tasks), self.hazards)
 
     @cached_property

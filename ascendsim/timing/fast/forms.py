@@ -141,7 +141,8 @@ class FormBook:
 
     def of_nest(self, nest: Nest) -> NestForms:
         """Return the forms of a nest; they are entered when it is met first."""
-        known = self._nests.get(id(nest))
+        # Nests that differ in the sizes of their slots have one list of forms.
+        known = self._nests.get(id(nest.forms))
         if known is None:
             first = len(self._forms)
             for made, core, uses in nest.forms:
@@ -150,7 +151,7 @@ class FormBook:
             prices = [price for price, _, _, _ in self._forms[first:]]
             traffics = np.array([self._moved[price] for price in prices], np.int32)
             cores = np.array([core for _, core, _, _ in self._forms[first:]], np.int32)
-            known = self._nests[id(nest)] = nest, NestForms(first, traffics, cores)
+            known = self._nests[id(nest.forms)] = nest, NestForms(first, traffics, cores)
         return known[1]
 
     def of(self, made: Instruction, core: int, uses: tuple[Use, ...]) -> int:
