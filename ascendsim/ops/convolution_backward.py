@@ -83,7 +83,7 @@ def convolution_backward(
     Views    of any strides are taken; each that is not contiguous costs a kernel of its own, and so does
              each gradient that `output_strides` puts elsewhere than row after row
     Order    of execution: "program", "arrival" (as timed; matters for atomic adds) or a seed
-    Timing   False: the same bits many times faster, without kernels and cycles (`estimate` gives those), on
+    Timing   False: the same bits about twice as fast, without kernels and cycles (`estimate` gives those), on
              so many `threads`; the bits do not depend on their number
     Keywords as `CallOptions` describes them: product, accumulation, tiling, schedule, l2_start, ...
     Returns  gradients in the asked formats (None where masked), and one record for each kernel
