@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from itertools import product
 from math import prod
 from operator import attrgetter, gt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from ascendsim.program.indices import (
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.places import Slot
 from ascendsim.program.reserved import Reserved, Ring
+from ascendsim.program.steps import HERE, NestCode, Step, flat
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -77,45 +78,6 @@ class _Look(Number):
         return {self._register: 1}
 
 
-class _Step:
-    """A step as it is written down: its words, the words that name other steps by their places, its text.
-
-    live   whether anybody needs it: a look-up that nobody asks for is left out
-    goes   the step that word `goes_at` names
-    reads  the registers that it reads to find out what moves, and whether it moves bytes itself
-    """
-
-    __slots__ = ("depth", "goes", "goes_at", "live", "moves", "op", "reads", "text", "words")
-
-    def __init__(self, op: int, depth: int, text: str, words: Sequence[int], live: bool) -> None:
-        self.op, self.depth, self.text, self.words, self.live = op, depth, text, list(words), live
-        self.goes: _Step | None = None
-        self.goes_at = 0
-        self.reads: set[int] = set()
-        self.moves = False
-
-
-# A place to go on from, which is no step of the walk.
-_HERE = -1
-# The steps whose second word says where the next one is.
-_WITH_NEXT = frozenset([w.EMIT, w.FOR, w.LET, w.GET, w.HOLD])
-
-
-class NestCode(NamedTuple):
-    """A nest as the walk reads it: `registers` and `held` are how many it needs, `rings` how these begin.
-
-    `moves` says of each form whether it may move bytes.
-    """
-
-    columns: int
-    code: Words
-    data: Words
-    moves: Words
-    registers: int
-    held: int
-    rings: Words
-
-
 class Nest(Reserved):
     """A loop nest, and what it reserves of the buffers of a core."""
 
@@ -125,7 +87,7 @@ class Nest(Reserved):
         self.forms: list[Form] = []
         self.emitters: list[Emitter] = []
         self._form_numbers: dict[Hashable, int] = {}
-        self._steps: list[_Step] = []
+        self._steps: list[Step] = []
         self._depth = 1
         self._registers = 1
         self._rings: list[Ring] = []
@@ -200,7 +162,7 @@ class Nest(Reserved):
         begin = self._append(w.FOR, f"for {name} in {over.text}:", register, end, 0, 0, *first.words())
         begin.reads = {end, *first.terms}
         with self._body(begin, 4):
-            start = self._append(_HERE)
+            start = self._append(HERE)
             yield self._index(register, over.axis, name)
             back = self._append(w.END, "", register, end, 0)
             back.goes, back.goes_at = start, 3
@@ -337,12 +299,12 @@ class Nest(Reserved):
     # ---- what words are made of
 
     @contextmanager
-    def _body(self, begin: _Step, goes_at: int) -> Iterator[None]:
+    def _body(self, begin: Step, goes_at: int) -> Iterator[None]:
         """Write a body; word `goes_at` of the step before it says where it ends."""
         self._depth += 1
         yield
         self._depth -= 1
-        begin.goes, begin.goes_at = self._append(_HERE), goes_at
+        begin.goes, begin.goes_at = self._append(HERE), goes_at
 
     def _formed(self, emitter: Emitter, numbers: Sequence[Number]) -> tuple[Number, list[Instruction]]:
         """Return where the number of the form stands, and the instructions, one for each class of costs."""
@@ -430,11 +392,11 @@ class Nest(Reserved):
             self._size += flat.size
         return at
 
-    def _append(self, op: int, text: str = "", *words: int) -> _Step:
+    def _append(self, op: int, text: str = "", *words: int) -> Step:
         if "code" in vars(self):
             raise ProgramError(f"{self.name}: a program walks this nest already; write it down first")
         # A look-up lives once somebody asks for it.
-        step = _Step(op, self._depth, text, words, op != w.GET)
+        step = Step(op, self._depth, text, words, op != w.GET)
         self._steps.append(step)
         return step
 
@@ -482,31 +444,7 @@ class Nest(Reserved):
     @cached_property
     def code(self) -> NestCode:
         """It as the walk reads it; from now on no step is added."""
-        code: list[int] = []
-        where: dict[int, int] = {}
-        named: list[tuple[int, _Step]] = []
-        steps = [step for step in self._steps if step.live]
-        still = _still_loops(steps)
-        for step in steps:
-            where[id(step)] = at = len(code)
-            if step.op == _HERE:
-                continue
-            code.append(step.op)
-            if step.op in _WITH_NEXT:
-                code.append(0)
-            code += step.words
-            if step.op in _WITH_NEXT:
-                code[at + 1] = len(code)
-            if step.op == w.EMIT:
-                code[at + 7] += at
-                code[at + 8] += at
-            elif step.goes is not None:
-                named.append((at + step.goes_at, step.goes))
-            if id(step) in still:
-                code[at + 5] = 1
-        code.append(w.STOP)
-        for place, step in named:
-            code[place] = where[id(step)]
+        code = flat([step for step in self._steps if step.live])
         rings, held = [], 0
         for ring in self._rings:
             rings.append([ring.first, ring.count, ring.width, held, -1])
@@ -564,33 +502,3 @@ class Nest(Reserved):
         said = [f"{self.name}: for each task ({', '.join(self._tasks)}):"]
         said += ["    " * step.depth + step.text for step in self._steps if step.live and step.text]
         return "\n".join(said)
-
-
-def _still_loops(steps: Sequence[_Step]) -> set[int]:
-    """Return the loops that nobody needs who only wants to know what moves: nothing moves in them.
-
-    Nor do they find tiles, or set what such a one reads, or take tiles of a ring in which others are
-    found.
-    """
-    place = {id(step): at for at, step in enumerate(steps)}
-    reads = [step.reads if step.op != w.EMIT or step.moves else set() for step in steps]
-    asked = set().union(*reads)
-    # Rings in which tiles are found, and those whose turn decides something.
-    held = {
-        step.words[1] for step in steps if step.op == w.HOLD or (step.op == w.NEXT and step.words[0] in asked)
-    }
-    found = set()
-    for first, step in enumerate(steps):
-        if step.op != w.FOR:
-            continue
-        assert step.goes is not None
-        last = place[id(step.goes)]
-        body = steps[first + 1 : last]
-        made = {each.words[0] for each in (step, *body) if each.op in (w.LET, w.GET, w.FOR, w.NEXT)}
-        if not (
-            any(each.op in (w.HOLD, w.FORGET) or each.moves for each in body)
-            or any(each.op == w.NEXT and each.words[1] in held for each in body)
-            or any(made & own for own in (*reads[: first + 1], *reads[last:]))
-        ):
-            found.add(id(step))
-    return found

@@ -92,7 +92,20 @@ class Writeback:
                 return Fixpipe(place, slot, m * n * itemsize, self._c0, atomic, self._unit_flag, self._cut)
 
             self._nest.emit(fixpipe, [source], at)
-            return
+        else:
+            self._through_ub(source, at, size, find, columns, target, atomic)
+
+    def _through_ub(
+        self,
+        source: Number,
+        at: Sequence[Number | int],
+        size: Size,
+        find: Find,
+        columns: tuple[Number, Sequence[int]],
+        target: GmTensor,
+        atomic: bool,
+    ) -> None:
+        """Write a tile piece by piece through UB."""
 
         def stall(*own: int) -> StallCube:
             m, n = size(*own)
@@ -112,7 +125,9 @@ class Writeback:
             m, first, count = part(own[:-1], own[-1])
             if count <= 0:
                 return None
-            return CopyUbToGm(Gm(target, find(*own[:-1], first, count)), slot, m * count * itemsize, atomic)
+            return CopyUbToGm(
+                Gm(target, find(*own[:-1], first, count)), slot, m * count * target.itemsize, atomic
+            )
 
         n = self._nest
         if self._stalls:
