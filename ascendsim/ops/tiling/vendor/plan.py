@@ -39,6 +39,7 @@ class VendorPlan:
     transpose_first  whether vector cores turn the weights in a phase of their own
     through_gm     whether the results of a split kernel are interleaved through a workspace
     zero_first     whether the operator clears the result before, as taps are skipped or cores add to it
+    host           what else the operator hands to its kernel and no loop nest here reads, by its own names
     """
 
     strategy: str
@@ -74,3 +75,4 @@ class VendorPlan:
     transpose_first: bool = False
     through_gm: bool = False
     zero_first: bool = False
+    host: tuple[tuple[str, int], ...] = ()
