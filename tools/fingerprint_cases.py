@@ -191,7 +191,7 @@ OWN_PLANS: Mapping[str, Mapping[str, Any]] = {
 }
 NESTS = {
     "grad_input": ("dgrad", "dgrad_columns_outer", "dgrad_shares", "dgrad_split", "dgrad_passes"),
-    "grad_weight": ("wgrad", "wgrad_shares", "wgrad_stream", "wgrad_taps"),
+    "grad_weight": ("wgrad", "wgrad_fractals", "wgrad_shares", "wgrad_stream", "wgrad_taps"),
 }
 # Layers for which the operators of 910_95 choose special nests.
 SPECIAL = {

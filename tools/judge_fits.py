@@ -2,10 +2,11 @@
 
     python tools/judge_fits.py TABLE [CLASS ...]
 
-TABLE is what `validate --data` reads. Each network (on the 910B2, where there is one, each layer) is left
-out: the figures that saw its rows are fitted anew on the others and judged by it. Then every fitted figure is
-taken away, and what that does to kernels that it was not fitted on is counted: to those of the classes that
-are named (convolution, layouts, matmul), or of all. With matrix products it takes ten minutes.
+TABLE is what `validate --data` reads. Each network (on the 910B2, where there is one, each layer and each
+kernel) is left out: the figures that saw its rows are fitted anew on the others and judged by it. Then every
+fitted figure is taken away, and what that does to kernels that it was not fitted on is counted: to those of
+the classes that are named (convolution, layouts, matmul), or of all. With matrix products it takes ten
+minutes and more.
 """
 
 import sys
@@ -30,11 +31,15 @@ LEFT_OUT = (
     ("910", "ResNet-50", "hpm-resnet50", ("hpm-", "mi-run")),
     ("910B", "AlexNet conv2", "msi-alex-conv2", ("msi-alex-",)),
     ("910B", "AlexNet conv4", "msi-alex-conv4", ("msi-alex-",)),
+    ("910B", "conv2 grad_weight", "msi-alex-conv2-dW", ("msi-alex-",)),
+    ("910B", "conv4 grad_weight", "msi-alex-conv4-dW", ("msi-alex-",)),
+    ("910B", "conv2 grad_input", "msi-alex-conv2-dX", ("msi-alex-",)),
+    ("910B", "conv4 grad_input", "msi-alex-conv4-dX", ("msi-alex-",)),
 )
 
 
 def left_out(rows: Sequence[Row]) -> Iterator[LeftOut]:
-    """Yield what comes of leaving out each network or layer of which rows are at hand."""
+    """Yield what comes of leaving out each network, layer or kernel of which rows are at hand."""
     convolutions = [row for row in rows if row.kind == "convolution"]
     for product, name, prefix, beside in LEFT_OUT:
         # Forward convolutions of the same networks judge; they are not what the network is left out for.

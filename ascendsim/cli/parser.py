@@ -166,7 +166,7 @@ def _add_arithmetic(run: Parser) -> None:
     how.add_argument(
         "--tiling",
         metavar="PLANS",
-        help="product (default) or search: who chooses the plans; or a file of plans, whole or in part",
+        help="product (default), search or tuned: who chooses the plans; or a file of plans or parts of them",
     )
     how.add_argument(
         "--schedule",

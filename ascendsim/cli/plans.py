@@ -24,6 +24,7 @@ def read_tiling(arguments: Any, request: Single | Network) -> None:
              DataError for a file that cannot be read
     """
     from ascendsim.ops.plan_text import form_of
+    from ascendsim.ops.tiling.choose import STRATEGIES
     from ascendsim.ops.tiling.partial import is_plan_file
     from ascendsim.ops.tiling.plan_files import read_plans
     from ascendsim.report.files import require_file
@@ -38,10 +39,11 @@ def read_tiling(arguments: Any, request: Single | Network) -> None:
     elif arguments.tiling_names != "ours":
         raise ConfigError("--tiling-names goes with --write-tiling")
     given = arguments.tiling
-    if given is None or given in ("product", "search"):
+    if given is None or given in STRATEGIES:
         return
     if not is_plan_file(given):
-        raise ConfigError(f"--tiling is {given!r}; it must be product, search, or a file .toml or .json")
+        known = ", ".join(STRATEGIES)
+        raise ConfigError(f"--tiling is {given!r}; it must be {known}, or a file .toml or .json")
     arguments.plan_file = read_plans(given)
     _require_layers(arguments.plan_file, request)
     _require_entries(arguments.plan_file, request)

@@ -87,7 +87,7 @@ class Im2col(NamedTuple):
         run = self.first_pixel % w.out_width, self.pixels, w.out_width
         # Several taps of a few channels share the 32 bytes of a row of a fractal.
         groups = -(-self.groups * w.c0 * self.itemsize // ROW_BYTES)
-        return load3d_cycles(profile, buffer, w.stride[1], run, groups)
+        return load3d_cycles(profile, buffer, w.stride[1], run, groups, self.itemsize)
 
     def load2d_commands(self, profile: Profile) -> int:
         """None: it is load3d."""

@@ -99,6 +99,15 @@ def spacing_needed(profile: Profile, m: int, n: int) -> bool:
     return -(-m // cube.m0) * -(-n // cube.n0) < cube.same_l0c_spacing_cycles
 
 
+def is_small(profile: Profile, m: int, n: int) -> bool:
+    """Return whether the operators' kernels let the cube come to rest after a product of m x n elements.
+
+    They count elements, and the device fractals, of which a tile may fill the last ones in part.
+    """
+    cube = profile.cube
+    return m * n < cube.same_l0c_spacing_cycles * cube.m0 * cube.n0
+
+
 class _PipeBarrier(NamedTuple):
     on: str
 

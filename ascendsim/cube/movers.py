@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.program.memory import CoreMemory
 
-# The layouts of a convolution's operands, whose innermost axis is a group of channels.
-CHANNELS_LAST = frozenset({"NDC1HWC0", "DC1HWC0N"})
-
 
 class Placement(NamedTuple):
     """The place of a GM slice's pixels in an image tile: first row and column, and the step between them.
@@ -57,7 +54,8 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
     Cost     head + whole sectors over shared links at no more than the path's rate + latency (path GM_L1);
              each of `rows` runs of consecutive bytes takes its requests, however short it is; runs that are
              not `aligned` to lines of L2 take more of them, and a sector more; a copy that `relays` rows into
-             fractals (ND to NZ) has a pace of its own, row by row, while other copies go on; where no kernel
+             fractals (ND to NZ) has a pace of its own, row by row, while other copies go on; of an operand in
+             the cube's layout the next copy waits for in_turn_cycles of the latency; where no kernel
              before has brought an operand of a convolution into the cube's layout, the copy turns channels
              that lie apart into groups of C0 (DN to NZ), at the path's rate for that
     """
@@ -104,17 +102,16 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
         # meanwhile, so the pace delays its own result only.
         pace = path.pace_cycles(self.rows, count) if self.relays else 0
         peak = path.peak(fetched, count, occupied, pace)
-        traffic = Traffic(self.src.tensor, "read", fetched, peak, occupied)
-        return Cost(*path.times(count), traffic, path.least_cycles, pace)
+        head, latency = path.times(count)
+        # What of it the next copy waits for holds the pipe; when the tile is there does not change by that.
+        waited = min(latency, path.in_turn_cycles) if self.src.tensor.laid_out else 0
+        traffic = Traffic(self.src.tensor, "read", fetched, peak, occupied, waited > 0)
+        return Cost(head + waited, latency - waited, traffic, path.least_cycles, pace)
 
     def _turns_channels(self, profile: Profile) -> bool:
         """Tell whether the tensor, which lies in the cube's layout here, lies row after row on the device."""
         tensor = self.src.tensor
-        return (
-            tensor.layout in CHANNELS_LAST
-            and tensor.role == "input"
-            and not profile.generation.changes_layouts
-        )
+        return tensor.laid_out and tensor.role == "input" and not profile.generation.changes_layouts
 
 
 class _FillL1(NamedTuple):

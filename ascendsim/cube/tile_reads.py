@@ -94,6 +94,8 @@ class TapRows(NamedTuple):
 class Transposed(NamedTuple):
     """Channels become rows, pixels `first_pixel` ... become columns: load2d with transpose, or load3d.
 
+    Channels are groups of C0, those from `first_channel` on.
+
     In grad_weight the reduction is over pixels, so grad_output is needed with its pixels as columns. Of these
     the first lies at `place` in a row of `width` pixels of the image (0: all pixels are one row).
 
@@ -107,6 +109,7 @@ class Transposed(NamedTuple):
     itemsize: int
     place: int = 0
     width: int = 0
+    first_channel: int = 0
 
     @property
     def shape(self) -> Hashable:
@@ -116,7 +119,8 @@ class Transposed(NamedTuple):
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         """Copy the pixels of every channel into a row."""
         del memory
-        part = tile[:, self.first_pixel : self.first_pixel + self.pixels]
+        channels = slice(self.first_channel, self.first_channel + self.channels)
+        part = tile[channels, self.first_pixel : self.first_pixel + self.pixels]
         out.reshape(self.channels, self.c0, self.pixels)[...] = part.transpose(0, 2, 1)
 
     def matrix_shape(self) -> tuple[int, int]:
@@ -127,7 +131,11 @@ class Transposed(NamedTuple):
         """Cycles of load2d's data, whole fractals at the path's rate, or those of load3d over one tap."""
         if profile.load3d[buffer].transposes:
             run = self.place, self.pixels, self.width or self.place + self.pixels
-            return load3d_cycles(profile, buffer, 1, run, self.channels)
+            law = profile.load3d[buffer]
+            turned: Fraction = law.turned(-(-self.pixels // FRACTAL_ROWS) * self.channels, self.itemsize)
+            if turned:
+                return turned + law.command_cycles
+            return load3d_cycles(profile, buffer, 1, run, self.channels, self.itemsize)
         elements = self.channels * self.c0 * round_up(self.pixels, FRACTAL_ROWS)
         return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
 

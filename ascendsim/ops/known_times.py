@@ -59,11 +59,12 @@ class _Shaped(NamedTuple):
     itemsize: int
     role: str
     cached: bool
+    laid_out: bool
 
     @classmethod
     def of(cls, tensor: GmTensor) -> _Shaped:
         """Return all of a tensor that cycles may follow from."""
-        return cls(tensor.shape, tensor.dtype, tensor.itemsize, tensor.role, tensor.cached)
+        return cls(tensor.shape, tensor.dtype, tensor.itemsize, tensor.role, tensor.cached, tensor.laid_out)
 
 
 @dataclass(frozen=True)

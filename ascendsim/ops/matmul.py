@@ -19,15 +19,22 @@ from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.options.call import Options, options_of
 from ascendsim.ops.options.keywords import ProductOptions, order_given
+from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.hf32 import full_name, stored_name
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.schedules.matmul import through_ub
 from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number
 
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
+ND_NOTE = (
+    "Operands lie row after row (ND), and copies of this product into L1 do not turn rows into fractals: "
+    "they go through UB. Such products are not validated (docs/validation.md)."
+)
+RULE_NOTE = "The tiling follows the rules of the product's operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +142,24 @@ def _lowered(
     math = MathSettings(model, ties, matmul_formats.overflow(profile, out))
     graph.add(product_kernel("matmul", schedule, plan, math, p.macs, compute))
     graph.holds("c", c, c.shape)
+    notes = _notes(plan) if options.tiling is None else ()
+    if through_ub(p, profile):
+        notes += (ND_NOTE,)
     said = {
         "product": profile.product,
         "variant": profile.variant,
         "compute_dtype": full_name(compute, profile),
         "accumulation": str(model),
-        "notes": (NOTE,) if options.tiling is None else (),
+        "notes": notes,
     }
     return graph.build(("c",)), said
+
+
+def _notes(plan: Plan) -> tuple[str, ...]:
+    """Return by whose rules the tiling was chosen, and why not by the operator's."""
+    if plan.rule:
+        return (f"{RULE_NOTE}: {plan.rule}.",)
+    return (NOTE, f"Not taken: the {plan.instead}.") if plan.instead else (NOTE,)
 
 
 def _accumulation(compute: str, options: Options) -> Accumulation:

@@ -45,6 +45,9 @@ class Tiling:
                    k = (channel, tap); grad_weight: m = channels, n = (channel, tap), k = pixels
     step_ka, step_kb
                    slices of base_k that one L1 tile of the left and the right operand holds
+    step_m, step_n
+                   `wgrad_fractals`: base blocks of rows that one L1 tile of the left operand serves, and of
+                   columns that one of the right operand does
     al1_buffers, bl1_buffers, al0_buffers, bl0_buffers, cl0_buffers
                    copies of each tile: 1, 2 for ping-pong, or more
     k_split        grad_weight: parts of the reduction that go to different cores; grad_input: parts of it,
@@ -76,10 +79,12 @@ class Tiling:
                    cores read at one time is nearly square
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
     reuse_l1       matrix products: whether what L1 holds stays for the next tile of the core that needs it
-    unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it
+    unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it, and the
+                   next tile's first product waits for the reading of L0C alone
     batch_dim, m_dim, n_dim, k_dim
                    the grid that a convolution is cut into: parts of the images, of the tiles along m and n,
-                   and in grad_weight of the rows of an image. Parts are equal but for the last, so that
+                   and in grad_weight of the rows of an image; in `wgrad_fractals` of its fractals, 16 pixels
+                   each. Parts are equal but for the last, so that
                    fewer may come out; cell i in order, the batch slowest, goes to core i modulo
                    used_cores. 0 beside another one is 1; all of them 0: no grid, tasks in contiguous ranges.
                    Nests that deal shares (`dgrad_shares`, `wgrad_shares`) know batch_dim alone: parts of the
@@ -128,6 +133,8 @@ class Tiling:
     pixel_dim: int = 0
     transpose_first: bool = False
     tap_loop: str = ""
+    step_m: int = 1
+    step_n: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
@@ -190,10 +197,11 @@ class Plan:
 
     schedule   name of a schedule (`ops/schedules/catalogue.py`), or a `Schedule` class of the user's own
     tiling     its tiling
-    chosen_by  of a plan that a call follows: "product" or "search", the strategy that chose it; "user", who
-               gave it; "user, rest product" or "user, rest search" of one given in part, its nest or some
+    chosen_by  of a plan that a call follows: "product", "tuned" or "search", the strategy that chose it;
+               "user", who gave it; "user, rest product" or the like of one given in part, its nest or some
                fields. Plans that say the same are equal, whoever chose them
     instead    of a search: why the product's own plan was not taken, where that is known
+    rule       of a matrix product: the rule of its operator that made the plan, and what it leaves out
     file       the file of plans that it was read from; "": none
 
     Raises     ConfigError for a schedule or a tiling that is none
@@ -203,6 +211,7 @@ class Plan:
     tiling: Tiling
     chosen_by: str = field(default="", compare=False)
     instead: str = field(default="", compare=False)
+    rule: str = field(default="", compare=False)
     file: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -224,7 +233,7 @@ class Plan:
     @property
     def by_rule(self) -> bool:
         """Whether a strategy chose all of it, and the user nothing."""
-        return self.chosen_by in ("product", "search")
+        return self.chosen_by in ("product", "tuned", "search")
 
     def given_in_part(self) -> Plan:
         """Return the same, of which the user has given some and who chose it the rest."""

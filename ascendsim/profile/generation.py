@@ -19,6 +19,8 @@ class Generation(NamedTuple):
     changes_layouts            True: TransData kernels bring tensors into the cube's layouts and back; False:
                                the cube's kernels read and write row after row
     writes_rows_in_3d          True: the kernel of a 16-bit 3-D grad_input writes row after row all the same
+    loads_ahead                True: kernels of 3-D gradients call for the next tiles of L1 before they read
+                               those at hand, and grad_input takes the slots of L1 in turn; False: it counts
     hf32_ties                  how float32 becomes HF32 in the kernels of convolution_backward,
                                convolution_forward (grad_input of a transposed one) and matmul
     """
@@ -32,4 +34,5 @@ class Generation(NamedTuple):
     half_accumulator: bool
     changes_layouts: bool
     writes_rows_in_3d: bool
+    loads_ahead: bool
     hf32_ties: Mapping[str, str]

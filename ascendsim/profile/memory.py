@@ -30,6 +30,8 @@ class DataPath(NamedTuple):
 
     least_cycles            what an instruction holds the pipe for, however few bytes it moves
     spread_cycles           how much earlier the nearest part of L2 answers than the farthest
+    in_turn_cycles          into L1: how much of the latency of an operand of a convolution no other copy
+                            hides, since the next one waits for it
     row_cycles              into L1: what each row takes of a copy that turns rows into fractals, beside its
                             requests; other copies go on meanwhile (0: its bytes set the pace). Into and out
                             of UB: what each row takes that is no whole blocks of 32 bytes
@@ -50,6 +52,7 @@ class DataPath(NamedTuple):
     latency_cycles: int
     least_cycles: int = 0
     spread_cycles: int = 0
+    in_turn_cycles: int = 0
     row_cycles: Exact = 0
     request_bytes: int = 0
     request_fixed_share: float = 0.0
@@ -198,11 +201,17 @@ class LinkFigures:
 
 
 class L2(NamedTuple):
-    """The cache between the cores and main memory."""
+    """The cache between the cores and main memory.
+
+    most_fetches      how often bytes that several cores miss at one time cross the link to memory, at most
+    operands_handed   whether a kernel that is handed its first input finds all that lie in the cube's layout
+    """
 
     capacity_bytes: int
     line_bytes: int
     sector_bytes: int
+    most_fetches: int = 1
+    operands_handed: bool = False
 
     def fetched_bytes(self, size_bytes: int, rows: int = 1) -> int:
         """Return the whole sectors that `rows` equal, aligned runs of consecutive bytes touch."""

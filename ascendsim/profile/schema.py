@@ -77,6 +77,7 @@ TREE: dict[str, Any] = {
             "latency_cycles": COUNT,
             "least_cycles": Maybe(POSITIVE),
             "spread_cycles": Maybe(POSITIVE),
+            "in_turn_cycles": Maybe(POSITIVE),
             "row_cycles": Maybe(RATE),
             "request_bytes": Maybe(POSITIVE),
             "request_fixed_share": Maybe(SHARE),
@@ -97,6 +98,7 @@ TREE: dict[str, Any] = {
             "command_cycles": COUNT,
             "command_covers": word(*COVERS),
             "transposes": Maybe(TRUTH),
+            "turned_cycles": Maybe(RATE),
         }
         for buffer in ("L0A", "L0B")
     },
@@ -112,6 +114,7 @@ TREE: dict[str, Any] = {
             "read_bytes_per_cycle": Maybe(RATE),
             "matrix_least_cycles": Maybe(POSITIVE),
             "channel_split_bytes_per_cycle": Maybe(RATE),
+            "channel_split_atomic_bytes_per_cycle": Maybe(RATE),
             "unit_flag_bytes": Maybe(POSITIVE),
         }
     ),
@@ -128,7 +131,13 @@ TREE: dict[str, Any] = {
         }
         for link in ("l2_read", "l2_write", "memory")
     },
-    "l2": {"capacity_bytes": POSITIVE, "line_bytes": POSITIVE, "sector_bytes": POSITIVE},
+    "l2": {
+        "capacity_bytes": POSITIVE,
+        "line_bytes": POSITIVE,
+        "sector_bytes": POSITIVE,
+        "most_fetches": Maybe(POSITIVE),
+        "operands_handed": Maybe(TRUTH),
+    },
     "vector": {
         "bytes_per_cycle": POSITIVE,
         "head_cycles": COUNT,
@@ -158,6 +167,7 @@ TREE: dict[str, Any] = {
         "half_accumulator": TRUTH,
         "changes_layouts": TRUTH,
         "writes_rows_in_3d": TRUTH,
+        "loads_ahead": TRUTH,
         "hf32_ties": {"convolution_backward": TIES, "convolution_forward": TIES, "matmul": TIES},
     },
 }

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.profile.check import hint
 from ascendsim.profile.memory import Exact
+
+# Elements of which a row of a fractal has eight.
+WIDE_BYTES = 4
 
 
 class Cores(NamedTuple):
@@ -74,6 +78,7 @@ class Load3d(NamedTuple):
     command_covers   what of the fractals, pixels by (channel group, tap), one command makes: "matrix", all of
                      them; or "line", one row or one column of them
     transposes       whether it also turns grad_output over on its way to L0A; else load2d does
+    turned_cycles    what a fractal takes that it so turns over, of 4-byte elements (0: as the law says)
     """
 
     fractal_bytes: int
@@ -85,6 +90,7 @@ class Load3d(NamedTuple):
     command_cycles: int
     command_covers: str
     transposes: bool = False
+    turned_cycles: Exact = 0
 
     def commands(self, pixel_fractals: Any, groups: Any) -> Any:
         """Return the commands for fractals of pixels by (channel group, tap) pairs; numbers or arrays."""
@@ -92,6 +98,10 @@ class Load3d(NamedTuple):
             return 1
         # A line goes along the longer side, so that there are as few of them as can be.
         return pixel_fractals + (groups - pixel_fractals) * (groups < pixel_fractals)
+
+    def turned(self, fractals: Any, itemsize: int) -> Any:
+        """Return the cycles of fractals that are turned over; 0 where they take what others take."""
+        return fractals * (Fraction(self.turned_cycles) if itemsize == WIDE_BYTES else 0)
 
     def fractal_cycles(self, stride_w: int, rows: int) -> int:
         """Return the cycles of one fractal whose 16 pixels span `rows` rows at width stride `stride_w`.
@@ -126,12 +136,16 @@ class Fixpipe(NamedTuple):
     read_bytes_per_cycle          of L0C, before the path's own rate: the two follow each other
     matrix_least_cycles           what the path's least_cycles become for a plain matrix
     channel_split_bytes_per_cycle the path's rate where a fractal is cut into groups of 8 channels
+    channel_split_atomic_bytes_per_cycle
+                                  the same until the adds have arrived where the result is added; FIX is busy
+                                  so long, and L0C free as soon as of one that is written (0: as written)
     unit_flag_bytes               of L0C that Mmad hands over at a time (0: finished tiles only)
     """
 
     read_bytes_per_cycle: Exact = 0
     matrix_least_cycles: int = 0
     channel_split_bytes_per_cycle: Exact = 0
+    channel_split_atomic_bytes_per_cycle: Exact = 0
     unit_flag_bytes: int = 0
 
 

@@ -22,7 +22,9 @@ class Traffic(NamedTuple):
 
     `kind` is "read", "write" or "atomic"; `peak_bytes_per_cycle` is what the core's own port can do.
     `occupied_bytes` is how much of L2's rate the bytes take up if that is more than they are, as for requests
-    that fetch less than they could. `direction` is "read" or "write": an atomic add goes out like a write.
+    that fetch less than they could. `in_turn`: copies of a core come one at a time, and cores that read the
+    same bytes are not slowed by each other. `direction` is "read" or "write": an atomic add goes out like
+    a write.
     """
 
     tensor: GmTensor
@@ -30,6 +32,7 @@ class Traffic(NamedTuple):
     bytes: int
     peak_bytes_per_cycle: Fraction | int
     occupied_bytes: Fraction | int = 0
+    in_turn: bool = False
 
     @property
     def direction(self) -> str:

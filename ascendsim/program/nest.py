@@ -174,12 +174,22 @@ class Nest(Reserved):
         return TileNumber(register, ring, text)
 
     @contextmanager
-    def hold(self, ring: Ring, *tile: Number | int, name: str = "") -> Iterator[TileNumber]:
-        """Return the tile of a ring that holds something, which numbers say; the body brings it there."""
+    def hold(
+        self, ring: Ring, *tile: Number | int, name: str = "", place: Number | int | None = None
+    ) -> Iterator[TileNumber]:
+        """Return the tile of a ring that holds something, which numbers say; the body brings it there.
+
+        place   the number in the ring, modulo its tiles, of the one that it is brought into; not given: the
+                one whose turn it is
+        """
         register, text = self._new(), name or ring.name.lower()
         # What is the same for all tiles tells a reader nothing.
         told = [each for each in tile if isinstance(each, Number)] or tile
-        said = f"{text} = {ring.name} of ({texts(told)}); unless it is there:"
+        where = "" if place is None else f", in place {texts([place])}"
+        said = f"{text} = {ring.name} of ({texts(told)}); unless it is there{where}:"
+        if place is not None:
+            chosen = number_of(place)
+            self._append(w.TURN, "", self._ring(ring), *chosen.words()).reads = set(chosen.terms)
         numbers = [number_of(each) for each in tile]
         key = self._mixed(numbers, f"tiles of {ring.name}")
         begin = self._append(w.HOLD, said, register, self._ring(ring), 0, *key.words())

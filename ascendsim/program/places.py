@@ -28,6 +28,10 @@ class Slot:
         return f"{self.buffer}:{self.name}({self.size_bytes} B)"
 
 
+# The layouts of a convolution's operands, whose innermost axis is a group of channels.
+CHANNELS_LAST = frozenset({"NDC1HWC0", "DC1HWC0N"})
+
+
 # By identity: two kernels may see one tensor in two shapes, and know by its name that it is one.
 @dataclass(frozen=True, slots=True, eq=False)
 class GmTensor:
@@ -59,6 +63,11 @@ class GmTensor:
         Raises   UnsupportedError for a format that nobody knows
         """
         return cls(name, shape, dtype, find(dtype, ELEMENTS).itemsize, role, layout=layout)
+
+    @property
+    def laid_out(self) -> bool:
+        """Whether it lies in a layout of a convolution's operands on the cube."""
+        return self.layout in CHANNELS_LAST
 
     @property
     def size_bytes(self) -> int:

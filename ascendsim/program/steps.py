@@ -35,7 +35,7 @@ class Step:
 # A place to go on from, which is no step of the walk.
 HERE = -1
 # The steps whose second word says where the next one is.
-_WITH_NEXT = frozenset([w.EMIT, w.FOR, w.LET, w.GET, w.HOLD])
+_WITH_NEXT = frozenset([w.EMIT, w.FOR, w.LET, w.GET, w.TURN, w.HOLD])
 
 
 class NestCode(NamedTuple):

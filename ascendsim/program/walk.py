@@ -19,7 +19,7 @@ from typing import Any, Final
 from ascendsim.native import Native
 
 # Steps.
-FOR, END, LET, GET, NEXT, HOLD, EMIT, WHEN, FORGET, STOP = range(10)
+FOR, END, LET, GET, NEXT, TURN, HOLD, EMIT, WHEN, FORGET, STOP = range(11)
 # The walk of one core: where its tables lie in the array, which of its tasks come, and where it is in the
 # code (-1: before a task). FORM is the number of the nest's first form among all that the reader knows, and
 # MOVES lies where each form is told to move bytes (1) or not (0).
@@ -133,6 +133,12 @@ def walk(m: Any, base: int, at: int, rows: Any, begin: int, end: int, mode: int)
                 m[held + found] = key
                 pc = m[p + 1]
             m[registers + m[p + 2]] = m[ring + R_FIRST] + found * m[ring + R_WIDTH]
+        elif step == TURN:
+            # next step, ring; number of the tile that comes next
+            ring = rings + m[p + 2]
+            count = m[ring + R_COUNT]
+            m[ring + R_TURN] = (total(m, p + 3, registers) + count - 1) % count
+            pc = m[p + 1]
         elif step == FOR:
             # next step, index, register of its end, step behind the body, whether that moves nothing; begin
             index = total(m, p + 6, registers)

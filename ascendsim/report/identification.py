@@ -35,7 +35,7 @@ def identification_lines(found: Identification, depth: int) -> Iterator[str]:
 def _assumption(agreeing: Agreeing, depth: int) -> str:
     """Say what must be assumed of the kernels for a model to agree."""
     assumed = [
-        f"{route}: Mmads of {mmad}" if parts == 1 else f"{route}: {parts} parts added in float32"
+        f"{route}: {f'{parts} parts added in float32, ' if parts > 1 else ''}Mmads of {mmad}"
         for (route, mmad), parts in zip(agreeing.mmad.items(), agreeing.parts.values(), strict=True)
         if (mmad, parts) != (depth, 1)
     ]

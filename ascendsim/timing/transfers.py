@@ -33,7 +33,7 @@ class Spreading:
     """
 
     def __init__(self, profile: Profile, in_pairs: bool) -> None:
-        self._links = profile.links
+        self._links, self._most_fetches = profile.links, profile.l2.most_fetches
         # Of more than two vector cores each has its partner in the same AI core at work, too.
         self._in_pairs = in_pairs
         # By identity, which is faster than comparing fractions; what is known is kept alive, as an identity
@@ -62,13 +62,14 @@ class Spreading:
         occupied = max(traffic.bytes, traffic.occupied_bytes)
         # Bytes that flow slower occupy the link, and the core's port, as more bytes would. Not so the path
         # inside the core: its peak is of bytes.
-        more, cap = _slowdown(outcome, figures), self._cap(figures, kind)
+        more, cap = 1 if traffic.in_turn else _slowdown(outcome, figures), self._cap(figures, kind)
         if occupied > traffic.bytes:
             cap = Fraction(cap) * occupied / traffic.bytes
         flows = [_flow(kind, link, figures, occupied * more, cap, traffic.peak_bytes_per_cycle * more)]
         latency = figures.latency_cycles
         # Two flows for what is missed, since two limits hold of different bytes: this core takes in all that
-        # it waits for, at its own rate for misses; over the shared link goes only its part of the fetching.
+        # it waits for, at its own rate for misses; over the shared link goes only its part of the fetching,
+        # as often as that is repeated for cores that miss at one time.
         own = self._cap(memory, kind)
         if outcome.fetched:
             waited = outcome.fetched * outcome.readers * occupied
@@ -78,7 +79,8 @@ class Spreading:
         if pushed:
             flows.append(_flow(kind, "memory", memory, pushed, own, crosses=False))
         if outcome.uses_memory:
-            flows.append(_flow(kind, "memory", memory, outcome.fetched * traffic.bytes + pushed, own))
+            crossing = outcome.fetched * min(outcome.readers, self._most_fetches) * traffic.bytes + pushed
+            flows.append(_flow(kind, "memory", memory, crossing, own))
         return Transfer(tuple(flows), latency)
 
     def _cap(self, figures: LinkFigures, kind: str) -> Rate:

@@ -42,7 +42,7 @@ _COUNTERS = {
 }
 _FORMATS = {"FLOAT16": "float16", "BF16": "bfloat16", "FLOAT": "float32", "FLOAT32": "float32"}
 _SHAPE = re.compile(r"[0-9]{1,12}(, *[0-9]{1,12})*")
-# The kernel before MatMulV3; its counters are not those of basic blocks.
+# The kernel before MatMulV3; its rules are not known.
 OLDER = "MatMulV2"
 MATMULS = ("MatMul", "MatMulV2", "MatMulV3", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 GRADIENTS = {
@@ -118,7 +118,7 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
         measured_us=median(times),
         compute_dtype=dtype,
         l2_start="handed",
-        strategy="search" if kind == OLDER else "basic blocks",
+        strategy="search" if kind == OLDER else "operator",
         inferred=window + STEP,
         **problem,
         **_counters(kernels),

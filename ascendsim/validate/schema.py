@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import Any, NamedTuple
 
+from ascendsim.ops.problems.packed import CHANGES
+
 # Nothing that a source could have measured is larger; floats hold all whole numbers up to here.
 MOST = 1 << 40
 
@@ -88,7 +90,7 @@ TIME = Form("a positive number up to 2^40", _time)
 SIZES = Form("whole numbers with an x between them", _sizes)
 FLAG = Form("yes or no", lambda text: ("no", "yes").index(text) == 1)
 ROLE = _one_of("fit", "judge", "report", "skip")
-CHANGE = _one_of("NCHW->NC1HWC0", "NC1HWC0->NCHW", "NCHW->FRACTAL_Z", "FRACTAL_Z->NCHW")
+CHANGE = _one_of(*CHANGES)
 PIPE = _one_of("M", "MTE1", "MTE2", "FIX")
 PLANNED = "of the plan that ran, where the source tells it"
 
@@ -156,7 +158,11 @@ class Row:
     blocks: int = _column(
         WHOLE, "blocks that ran: a matrix product without a plan gets one for them, a gradient if asked"
     )
-    strategy: str = _column(_one_of("basic blocks", "search"), "how that is chosen", "basic blocks")
+    strategy: str = _column(
+        _one_of("operator", "search"),
+        "how that is chosen: by the rules of the product's operator where they are known, or not",
+        "operator",
+    )
     base_m: int = _column(WHOLE, PLANNED)
     base_n: int = _column(WHOLE, PLANNED)
     base_k: int = _column(WHOLE, PLANNED)

@@ -38,7 +38,7 @@ class CopyGmToUb(_CopyGmToUb, ToSlot):
 
     Pipe     MTE2
     Cost     head + row_cycles for each padded row + bytes over the shared links at no more than the path's
-             rate + latency (path GM_UB)
+             rate, that for what is turned if rows are padded, + latency (path GM_UB)
     """
 
     __slots__ = ()
@@ -57,6 +57,8 @@ class CopyGmToUb(_CopyGmToUb, ToSlot):
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path GM_UB."""
         path = profile.paths["GM_UB"]
+        if self.padded_rows:
+            path = path.turning
         count, occupied = path.requests(self.bytes)
         # Rows that follow each other make one run of bytes; but L2 hands out whole sectors.
         fetched = profile.l2.fetched_bytes(self.bytes)

@@ -57,7 +57,7 @@ class _TurnTile(NamedTuple):
     turn: AnyTurn
     itemsize: int
     blocks: int
-    taps: bool
+    loose: int
 
 
 class TurnTile(_TurnTile, SlotToSlot):
@@ -65,13 +65,13 @@ class TurnTile(_TurnTile, SlotToSlot):
 
     `dst` may be `src`: then the tile is turned in place.
 
-    `blocks` counts the blocks of 32 bytes, row after row, that are taken apart: those of all channels of the
-    tile, or of weights of one tap none, since whole blocks change places. `taps` tells weights from pixels.
+    `blocks` counts the blocks of 32 bytes that rows of pixels have, which begin at blocks. `loose` counts
+    what is placed by itself: blocks of weights whose channels lie a kernel apart, rows that begin anywhere.
 
     Shapes   as `turn` says
     Pipe     V
-    Cost     head + one transpose repeat for each 256 bytes, filled up, + pixel_block_cycles or
-             tap_block_cycles for each block
+    Cost     head + one transpose repeat for each 256 bytes, filled up, + pixel_block_cycles for each block
+             + tap_block_cycles for all that is loose
     Source   AscendC TransDataTo5HD page: a command takes 16 rows of 32 bytes by their addresses
     """
 
@@ -81,7 +81,7 @@ class TurnTile(_TurnTile, SlotToSlot):
     @property
     def shape(self) -> Hashable:
         """All that the cost depends on."""
-        return prod(self.turn.padded) * self.itemsize, self.blocks, self.taps
+        return prod(self.turn.padded) * self.itemsize, self.blocks, self.loose
 
     def execute(self, memory: CoreMemory) -> None:
         """Change the axes."""
@@ -92,6 +92,46 @@ class TurnTile(_TurnTile, SlotToSlot):
         """Return the cycles of the repeats and the blocks."""
         vector = profile.vector
         size = prod(self.turn.padded) * self.itemsize
-        each = vector.tap_block_cycles if self.taps else vector.pixel_block_cycles
+        apart = self.blocks * Fraction(vector.pixel_block_cycles)
+        apart += self.loose * Fraction(vector.tap_block_cycles)
         cycles = vector.instruction_cycles("transpose", ceil(size / vector.bytes_per_cycle))
-        return on_the_cube_clock(profile, cycles + ceil(self.blocks * Fraction(each)))
+        return on_the_cube_clock(profile, cycles + ceil(apart))
+
+
+class _FractalsToL1(NamedTuple):
+    dst: Slot
+    src: Slot
+    bytes: int
+    tile_shape: tuple[int, int]
+    begin: tuple[int, int]
+
+
+class FractalsToL1(_FractalsToL1, SlotToSlot):
+    """Copy a piece of a matrix, turned into fractals in UB, to its place in a tile in L1.
+
+    `begin` is its first row and column in the tile; the piece at (0, 0) comes first, and begins the tile.
+
+    Shapes   `tile_shape` is (rows, columns) of the tile; fractals count in the cost alone
+    Pipe     MTE3
+    Cost     head + bytes / rate + latency of the path UB_L1
+    """
+
+    __slots__ = ()
+    pipe = "MTE3"
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Copy."""
+        piece, (row, column) = memory.tile(self.src), self.begin
+        first = self.begin == (0, 0)
+        tile = memory.new_tile(self.dst, self.tile_shape) if first else memory.tile(self.dst)
+        tile[row : row + piece.shape[0], column : column + piece.shape[1]] = piece
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the path."""
+        path = profile.paths["UB_L1"]
+        return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle), path.latency_cycles)

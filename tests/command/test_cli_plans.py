@@ -32,10 +32,10 @@ def test_what_a_run_writes_another_takes(record, tmp_path, ending):
 
 def test_gradients_follow_the_plans_of_a_file_too(record, tmp_path):
     file = tmp_path / "part.toml"
-    file.write_text("[grad_weight]\nk_split = 2\nbase_m = 32\nbase_n = 48\n")
+    file.write_text("[grad_weight]\nk_dim = 2\nbase_m = 32\nbase_n = 48\n")
     made = record(*CALL[1:-1], "--tiling", str(file), "--mask", "weight")
     plan = kernels(made)["grad_weight"]["plan"]
-    assert (plan["k_split"], plan["base_m"], plan["base_n"]) == (2, 32, 48)
+    assert (plan["k_dim"], plan["base_m"], plan["base_n"]) == (2, 32, 48)
     assert plan["chosen_by"] == "user, rest product"
     assert made["products"][0]["gradients"]
 
@@ -97,7 +97,7 @@ def test_the_vendors_names_are_written_with_a_word_about_what_they_lack(answer, 
     entry = tomllib.loads(file.read_text())["grad_weight"]
     assert {"baseM", "stepKa", "cl0Pbuffer", "usedCoreNum"} <= set(entry)
     assert "base_m" not in entry
-    assert entry["schedule"] == "wgrad"
+    assert entry["schedule"] == "wgrad_fractals"
     told = [answer(*CALL, "--mask", "weight", "--json", *more) for more in ((), ("--tiling", str(file)))]
     before, after = (json.loads(text)["products"][0]["kernels"] for text in told)
     assert [kernel["cycles"] for kernel in after] == [kernel["cycles"] for kernel in before]
@@ -118,7 +118,7 @@ def test_the_report_folder_has_the_plans_of_each_product(answer, tmp_path):
     [
         (
             ("--tiling", "serach"),
-            "--tiling is 'serach'; it must be product, search, or a file .toml or .json",
+            "--tiling is 'serach'; it must be product, search, tuned, or a file .toml or .json",
         ),
         (("--tiling", "none.toml"), "none.toml: cannot be read"),
         (("--write-tiling", "x.txt"), "x.txt: a file of plans ends in .toml or .json, not in .txt"),

@@ -67,10 +67,12 @@ class FakeProfile:
     write: tuple = (10**6, 10**6)
     memory: tuple = (10**6, 10**6)
     l2_bytes: int = 1 << 40
+    most_fetches: int = 1
     vector_cap: int = 10**6
     vector_total: int = 10**6
     vector_pair: int = 0
     shared_efficiency: float = 1.0
+    operands_handed: bool = False
     latency: tuple = (0, 0, 0)  # l2_read, l2_write, memory
     variant: str = "fake"
 
@@ -113,7 +115,11 @@ class FakeProfile:
 
     @property
     def l2(self):
-        return SimpleNamespace(capacity_bytes=self.l2_bytes)
+        return SimpleNamespace(
+            capacity_bytes=self.l2_bytes,
+            most_fetches=self.most_fetches,
+            operands_handed=self.operands_handed,
+        )
 
     @property
     def buffers(self):

@@ -3,7 +3,8 @@
 A tree is a list of steps:
     ("loop", name, extent, body)      an index from 0
     ("span", name, of, counts, body)  an index that goes through run `of` of runs that follow each other
-    ("hold", ring, tile, body)        a tile told by some indices; the body follows where it was not there
+    ("hold", ring, tile, place, body) a tile told by some indices; the body follows where it was not there,
+                                      and brings it into the place that an index names, or None: in turn
     ("next", ring)                    the next slot of a ring
     ("forget", ring)
     ("when", of, mask, body)          where the mask has a bit for an index
@@ -36,6 +37,11 @@ class Tiles:
 
     def __init__(self, ring):
         self.ring, self.held = ring, {}
+
+    def point(self, place):
+        """Say which of its slots comes next, by number modulo how many there are."""
+        while (self.ring.turn + 1 - place) % self.ring.count:
+            self.ring.next()
 
     def next(self, tile=None):
         slot = self.ring.next()
@@ -87,6 +93,7 @@ class RandomNest:
                 "hold",
                 ring,
                 (some,),
+                rng.choice([None, *names]),
                 body + (self._body(0, names) if depth and rng.random() < 0.3 else []),
             )
         if kind in ("next", "forget"):
@@ -157,8 +164,9 @@ def nest_of(random, profile=TOY):
                 with nest.when(nest.table([mask >> bit & 1 for bit in range(MOST)])[indices[of]]):
                     body(inner, indices)
             elif kind == "hold":
-                ring, tile, inner = told
-                with nest.hold(rings[ring], *[indices[name] for name in tile]) as slot:
+                ring, tile, place, inner = told
+                chosen = None if place is None else indices[place]
+                with nest.hold(rings[ring], *[indices[name] for name in tile], place=chosen) as slot:
                     nest.set(newest[ring], slot)
                     body(inner, indices)
                 nest.set(newest[ring], slot)
@@ -211,9 +219,11 @@ def plain_of(random, tasks, profile=TOY):
                 if mask >> indices[of] & 1:
                     body(inner, indices, state)
             elif kind == "hold":
-                ring, tile, inner = told
+                ring, tile, place, inner = told
                 key = tuple(indices[name] for name in tile)
-                slot = rings[ring].find(key)
+                slot, chosen = rings[ring].find(key), None if place is None else indices[place]
+                if chosen is not None:
+                    rings[ring].point(chosen)
                 if slot is None:
                     slot = state[ring] = rings[ring].next(key)
                     body(inner, indices, state)

@@ -100,8 +100,8 @@ class ApiCall:
             "rules": self.rules,
         }
 
-    def run(self):
-        """Make the call."""
+    def run(self, **more):
+        """Make the call, with more keywords if they are given."""
         sizes = [self.problem.grad_output[1]]
         return convolution_backward(
             *self.arrays(),
@@ -111,6 +111,7 @@ class ApiCall:
             self.cube_math_type,
             order=self.order,
             **self.options,
+            **more,
         )
 
     def resolved(self):

@@ -251,8 +251,17 @@ def account_of(
     accesses = [PhaseAccesses(groups) for groups in phases]
     stack = _begun(accesses, kernel, profile, l2_start)
     outcomes = tuple(phase.run(stack) for phase in accesses)
-    memory = stack.read_bytes + stack.written_bytes
-    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
+    # What several cores miss at one time comes for each of them, `most_fetches` times at most.
+    again = sum(
+        cores * priced.prices[index].traffic.bytes * made.fetched * (min(made.readers, most) - 1)
+        for most in [profile.l2.most_fetches]
+        for groups, phase in zip(phases, outcomes, strict=True)
+        for (cores, priced), found in zip(groups, phase, strict=True)
+        for index, made in found.items()
+    )
+    read = stack.read_bytes + round(again)
+    memory = read + stack.written_bytes
+    by_memory = {"memory": memory, "memory_read": read, "memory_write": stack.written_bytes}
     return L2Account(outcomes, moved | by_memory)
 
 
@@ -270,8 +279,16 @@ def _begun(phases: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2
         # The zeros to which the first phase adds, then the first input.
         added = phases[0].added_to() if phases else set()
         names = [name for name in kernel.tensors if name in added]
-        for name in dict.fromkeys([*names, next(iter(kernel.tensors))]):
-            stack.hold(name, kernel.tensors[name].size_bytes)
+        newest = [kernel.tensors[name] for name in dict.fromkeys([*names, next(iter(kernel.tensors))])]
+        # Behind these, in what room they leave, other inputs that the call has brought into the cube's
+        # layout; the last one has gone furthest.
+        room = profile.l2.capacity_bytes - sum(tensor.size_bytes for tensor in newest)
+        for tensor in list(kernel.tensors.values())[::-1] if profile.l2.operands_handed else []:
+            if tensor.role == "input" and tensor.layout in ("NDC1HWC0", "DC1HWC0N") and tensor not in newest:
+                stack.hold(tensor.name, min(tensor.size_bytes, max(room, 0)))
+                room -= tensor.size_bytes
+        for tensor in newest:
+            stack.hold(tensor.name, tensor.size_bytes)
     return stack
 
 

@@ -163,7 +163,9 @@ def _with_chunks(gemm, machine, candidate, *, in_row):
     steps = _useful_steps(whole, base_k, s.c0, most)
     chunks = [_chunk(gemm, machine, candidate, step, in_row=in_row) for step in steps]
     depth = max((len(pairs) for pairs in gemm.depths), default=1)
-    head = machine.profile.paths["GM_L1"].head_cycles
+    path = machine.profile.paths["GM_L1"]
+    # What the next copy waits for of the one before.
+    head = path.head_cycles + min(path.in_turn_cycles, path.latency_cycles)
     column_blocks = -(-gemm.columns // block.n)
     # Cycles for each byte of a tile in L1; with zeros inserted less is loaded, but the tile is cleared first.
     right_cycles = 1 / machine.load

@@ -12,7 +12,8 @@ from tests.studies.test_study_engine import SMALL
 
 # A layer whose tensors pass L2 once: with nothing in it, memory decides.
 STREAM = ConvProblem((8, 64, 28, 28), (64, 64, 1, 1))
-LARGE = ConvProblem((32, 256, 56, 56), (64, 256, 1, 1))
+# Matrix products: of these, what no kernel before has written is read as it lies, from memory.
+DENSE = ConvProblem((256, 2048, 1, 1), (4096, 2048, 1, 1))
 BOTH = (True, True, False)
 CORES = "cores.cube=x2"
 MEMORY = "links.memory.nominal_tb_per_s=x1.5"

@@ -17,6 +17,7 @@ FIELDS = {
     "base_k": "baseK",
     "step_ka": "stepKa",
     "step_kb": "stepKb",
+    "step_m": "stepM",
     "step_n": "stepN",
     "al1_buffers": "al1Pbuffer",
     "bl1_buffers": "bl1Pbuffer",

@@ -11,14 +11,20 @@ from math import ceil
 import pytest
 
 from ascendsim.cube.fixpipe import Fixpipe
+from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import Submatrix, TapRows
 from ascendsim.profile import load_profile
 from ascendsim.profile.units import Vector
 from ascendsim.program.instruction import Traffic
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import ProgramBuilder
+from ascendsim.timing.l2.accesses import Outcome
+from ascendsim.timing.transfers import Spreading
 from ascendsim.validate.kinds.tight_loop import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
+from tests.helpers.both_engines import time_kernel
 from tests.helpers.toy_profiles import toy_split
 
 L1, L0C = Slot("L1", 8192, "t", 0), Slot("L0C", 4096, "c", 0)
@@ -51,6 +57,31 @@ def test_the_example_of_a_cost(figures, next_copy, visible):
     assert move.cost(profile)[:3] == (4, 100, Traffic(HALF, "read", 1024, 64))
     assert stream_cycles(move, profile, "cube") == next_copy
     assert alone_cycles(move, profile, "cube") == visible
+
+
+# --- copies in turn
+
+
+def test_operands_of_convolutions_come_one_at_a_time():
+    # 1024 bytes at 64 a cycle take 16, and are visible after 100: 60 of these the next copy waits for.
+    operand, profile = packed(), toy(**{"paths.GM_L1.in_turn_cycles": 60})
+    assert alone_cycles(operand, profile, "cube") == 116
+    assert stream_cycles(operand, profile, "cube") == 60 + 16
+    assert alone_cycles(copy(1024), profile, "cube") == 116
+    assert stream_cycles(copy(1024), profile, "cube") == 16
+
+
+def test_cores_that_copy_in_turn_do_not_slow_each_other():
+    profile = load_profile("910B2")
+    assert packed().cost(profile).traffic.in_turn
+    assert not copy(1024).cost(profile).traffic.in_turn
+    together = Outcome(together=Fraction(1))
+    flows = [
+        Spreading(profile, in_pairs=False).transfer("cube", made.cost(profile).traffic, together).flows[0]
+        for made in (packed(), copy(1024))
+    ]
+    # As if the bytes were more by the share of the rate that is left to cores that read the same.
+    assert flows[1].size == pytest.approx(flows[0].size / 0.72, rel=1e-6)
 
 
 # --- channels that lie apart
@@ -259,6 +290,57 @@ def test_groups_of_eight_channels_leave_at_their_own_rate():
     assert Fixpipe(Gm(SINGLE, ()), L0C, 512).cost(profile).traffic.peak_bytes_per_cycle == 64
     # Weights of 4 bytes lie in such groups on the device, though here they are written as a plain matrix.
     assert Fixpipe(Gm(SINGLE, ()), L0C, 512, cut=True).cost(profile).traffic.peak_bytes_per_cycle == 16
+
+
+# Sixteen results of float32 in groups of 8: two channels of a toy whose L0C_GM is visible after 40.
+WIDE, SUMS = (GmTensor(name, (1 << 20,), "float32", 4, role="output") for name in ("x", "sums"))
+ADDED = {"fixpipe.channel_split_bytes_per_cycle": 16, "fixpipe.channel_split_atomic_bytes_per_cycle": 4}
+
+
+def test_adds_to_cut_groups_arrive_later_than_l0c_is_free():
+    # 512 bytes leave L0C in 32 cycles at 16, and have arrived after 128 at 4, and 40 more.
+    profile = toy(**ADDED)
+    store = Fixpipe(Gm(WIDE, ()), L0C, 512, 8, atomic=True, posted=True)
+    assert store.cost(profile).traffic.peak_bytes_per_cycle == 16
+    assert alone_cycles(store, profile, "cube") == 128 + 40
+    # The next one waits until they have; one that writes follows when the bytes are out.
+    assert stream_cycles(store, profile, "cube") == 128 + 40
+    plain = store._replace(atomic=False, posted=False)
+    assert stream_cycles(plain, profile, "cube") == 32
+    assert alone_cycles(plain, profile, "cube") == 32 + 40
+
+
+def test_adds_read_l0c_as_writes_do():
+    # 512 bytes at 128 are 4 cycles before 32, and before 128.
+    profile = toy(**ADDED, **{"fixpipe.read_bytes_per_cycle": 128})
+    cost = Fixpipe(Gm(WIDE, ()), L0C, 512, 8, atomic=True, posted=True).cost(profile)
+    assert 512 / cost.traffic.peak_bytes_per_cycle == 36
+    assert cost.pace_cycles == 132
+
+
+@pytest.mark.parametrize(("atomic", "posted"), [(True, True), (False, False)])
+def test_the_next_tile_follows_when_l0c_is_free(atomic, posted):
+    # Of one tile in L0C: a product, its way out, the next product, with flags between.
+    profile = toy(**ADDED, **{"sync.flag_cycles": 0, "scalar.issue_cycles": 0})
+    builder = ProgramBuilder(profile)
+    buffers = (("L1", 1024), ("L0A", 512), ("L0B", 512), ("L0C", 1024))
+    tile, a, b, c = (builder.ring(buffer, size, buffer).next() for buffer, size in buffers)
+    loads = [
+        CopyGmToL1(tile, Gm(HALF, ()), 1024),
+        LoadL0A(a, tile, Submatrix(0, 16, 0, 8, False, 4)),
+        LoadL0B(b, tile, Submatrix(0, 8, 0, 16, False, 4)),
+    ]
+    product = Mmad(c, a, b, 16, 8, 16, "float32", True)
+    store = Fixpipe(Gm(SUMS, ()), c, 512, 8, atomic=atomic, posted=posted)
+    for made in (*loads, product, store, product):
+        builder.add(made)
+    program = builder.build()
+    work = CoreWork(Core("cube", 0), 0, lambda: program)
+    kernel = Kernel("k", (Phase("p", (work,)),), {"x": HALF, "sums": SUMS}, math=None)
+    work = time_kernel(kernel, profile).phases[0].cores[0]
+    assert work.end[4] - work.start[4] == 32
+    assert work.start[5] == work.end[4]
+    assert work.done[4] - work.start[4] == (168 if posted else 72)
 
 
 # --- loads into L0 ------------------------------------------------------------------------------------------

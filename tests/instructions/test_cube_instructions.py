@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
+from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, ReadOut, StallCube
 from ascendsim.cube.im2col import Im2col, Window
 from ascendsim.cube.load3d import row_spans
 from ascendsim.cube.mmad import Mmad, PipeBarrier
@@ -29,6 +29,7 @@ from tests.helpers.toy_profiles import toy_split, toy_unified
 TOY = toy_split()
 A1, A0, B0, C0 = (Slot(buffer, 4096, buffer, i) for i, buffer in enumerate(("L1", "L0A", "L0B", "L0C")))
 UB = Slot("UB", 4096, "out", 4)
+C1 = Slot("L0C", 0, "READ", 5)
 
 
 # --- GM to L1
@@ -154,6 +155,37 @@ def test_load3d_costs_by_stride_and_row_switches(stride, width, pixels, into_a, 
     view = Im2col(w, 0, pixels, 0, 3, 2)  # three (channel group, tap) pairs
     assert load(A0, view).cost(TOY) == Cost(2 + 3 * into_a, 10)
     assert load(B0, view).cost(TOY) == Cost(2 + 3 * into_b, 10)
+
+
+@pytest.mark.parametrize(
+    ("width", "pixels", "into_a", "into_b"),
+    [
+        # Sixteen pixels in one row: into L0A a fractal for each of four groups, into L0B two for each two.
+        (16, 16, 4 * 2, 4 * 4),
+        # Rows of 8: a fractal of 16 pixels has two of them (2 + 2), those of 8 lie in one each.
+        (8, 16, 4 * 4, 4 * 4),
+        # Rows of 12: two in 16 pixels; of those of 8 the second has 8..11 and 12..15, 2 + 2 + 2.
+        (12, 16, 4 * 4, 2 * 4 + 2 * 6),
+    ],
+)
+def test_fractals_of_four_bytes_are_eight_pixels_deep_in_l0b(width, pixels, into_a, into_b):
+    view = Im2col(window(64, 64, c0=8, out_width=width), 0, pixels, 0, 4, 4)
+    assert load(A0, view).cost(TOY) == Cost(2 + into_a, 10)
+    assert load(B0, view).cost(TOY) == Cost(2 + into_b, 10)
+
+
+def test_turned_fractals_of_four_bytes_take_their_own():
+    profile = toy_split(**{"load3d.L0A.transposes": True, "load3d.L0A.turned_cycles": 3.5})
+    # 40 pixels are 3 fractals, of 3 groups: nine of 3.5 cycles, rounded up; of 2 bytes 2 each, in one row.
+    assert load(A0, Transposed(3, 0, 40, 8, 4, 0, 64)).cost(profile) == Cost(2 + 32, 10)
+    assert load(A0, Transposed(3, 0, 40, 16, 2, 0, 64)).cost(profile) == Cost(2 + 18, 10)
+
+
+def test_a_turned_tile_may_be_a_part_of_what_lies_in_l1():
+    mem = memory()
+    put(mem, A1, counted(6, 2).reshape(3, 2, 2))  # 3 groups of 2 channels, 2 pixels
+    load(A0, Transposed(1, 0, 2, 2, 2, first_channel=1)).execute(mem)
+    assert mem.tile(A0).tolist() == [[5, 7], [6, 8]]
 
 
 def test_the_cost_of_load3d_depends_on_where_in_a_row_it_begins():
@@ -419,16 +451,29 @@ def test_fixpipe_reads_l0c_before_it_writes():
     assert cost(0) == Cost(8, 40, Traffic(y, "write", 64, 32), 50)  # a plain matrix takes 50 at least
 
 
-@pytest.mark.parametrize(("dtype", "itemsize", "piece"), [("float32", 4, 8), ("float16", 2, 4)])
-def test_fixpipe_with_the_unit_flag_trails_by_a_piece_at_its_own_rate(dtype, itemsize, piece):
-    # 512 bytes of L0C are 128 elements: 512 or 256 bytes at the path's 64 a cycle.
-    profile = replace(TOY, fixpipe=TOY.fixpipe._replace(unit_flag_bytes=512))
-    y = GmTensor("y", (8,), dtype, itemsize, "output")
-    off, on = (Fixpipe(Gm(y, (slice(0, 8),)), C0, 32, unit_flag=flag) for flag in (False, True))
-    assert (off.trails, on.trails) == (False, True)
-    assert off.shape != on.shape
-    assert on.cost(profile) == off.cost(profile)._replace(piece_cycles=piece)
-    assert off.cost(profile).piece_cycles == 0
+def test_a_tile_is_read_out_of_l0c_and_then_written():
+    # 64 elements: 256 bytes of L0C at 128 a cycle, then 128 bytes of float16 at the path's 64; both in one
+    # are 4. The last piece of 512 bytes is read in 4.
+    profile = replace(TOY, fixpipe=TOY.fixpipe._replace(unit_flag_bytes=512, read_bytes_per_cycle=128))
+    y = GmTensor("y", (64,), "float16", 2, "output")
+    reading = ReadOut(C1, C0, 64)
+    assert (reading.trails, reading.reads, reading.writes) == (True, (C0,), (C1,))
+    assert reading.cost(profile) == Cost(2, piece_cycles=4)
+    place = Gm(y, (slice(0, 64),))
+    whole, writing = (Fixpipe(place, C1, 128, read_out=flag) for flag in (False, True))
+    assert whole.shape != writing.shape
+    assert (whole.cost(profile).traffic.peak_bytes_per_cycle, 128 // 4) == (32, 32)
+    assert writing.cost(profile).traffic.peak_bytes_per_cycle == 64
+    # Where no rate of reading is known by itself the writing has all of it.
+    assert reading.cost(TOY) == Cost(0)
+
+
+def test_what_is_read_out_stays_when_the_next_product_comes():
+    mem = memory()
+    put(mem, C0, [[1, 2], [3, 4]])
+    ReadOut(C1, C0, 4).execute(mem)
+    put(mem, C0, [[9, 9], [9, 9]])
+    assert mem.tile(C1).tolist() == [[1, 2], [3, 4]]
 
 
 def test_columns_of_an_accumulator_go_to_ub_converted():

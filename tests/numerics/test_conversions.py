@@ -41,13 +41,14 @@ def test_use_fp16_rounds_the_inputs_to_even_and_not_the_bias():
 
 
 def test_hf32_has_no_cast_kernel_and_fp16_has_one_for_each_input():
-    given = [np.ones((1, 2, 4, 4), np.float32)] * 2 + [np.ones((2, 2, 1, 1), np.float32)]
+    given = [np.ones((2, 2, 4, 4), np.float32)] * 2 + [np.ones((2, 2, 1, 1), np.float32)]
 
     def call(kind):
         made = names(convolution_backward(*given, [2], 1, 0, 1, False, 0, 1, ALL, kind))
         return [name for name in made if not name.startswith("transdata_")]
 
-    # Gradients are planned as the product's library does, whose zeros for atomic additions are a kernel.
+    # Gradients are planned as the product's library does: a core for each image, so that zeros come first to
+    # which both add.
     assert call(1) == call(3) == call(0) == ["grad_bias", "grad_input", "memset_grad_weight", "grad_weight"]
     casts = ["cast_grad_output", "cast_weight", "cast_input"]
     assert call(2) == [

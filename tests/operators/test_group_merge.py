@@ -228,8 +228,8 @@ def test_so_many_times_fewer_products_are_left(product):
     few, many = (work_of(one) for one in (call, apart(call)))
     # 2 images of 30 pixels, 2 fractals each, and 9 taps of 16 channels.
     assert few["grad_input"] == 2 * 2 * 2 * 9
-    # Apart, 32 groups; those of the 910_95 take four channels a tap (C04), so that 9 taps fill 3 fractals.
-    assert many["grad_input"] == 32 * 2 * 2 * (3 if product == "950PR_9589" else 9)
+    # Apart, 32 groups. Four channels a tap (C04) are for layers that have no more in all groups together.
+    assert many["grad_input"] == 32 * 2 * 2 * 9
     # Of grad_weight the plan of the 910_95 cuts 30 pixels into rows of 5, a fractal each.
     assert many["grad_weight"] == (6.4 if product == "950PR_9589" else 16) * few["grad_weight"]
 

@@ -13,7 +13,7 @@ from ascendsim import ConvProblem, Tiling, convolution_backward, estimate
 from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type
 from ascendsim.ops.running import execute
-from ascendsim.ops.tiling.vendor.arch22.wgrad_block import takes_basic_blocks
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import takes_basic_blocks
 from ascendsim.ops.tiling.vendor.layer import Layer
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of

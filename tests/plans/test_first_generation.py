@@ -100,8 +100,8 @@ def test_a_product_plan_that_is_not_taken_is_told_with_the_reason():
     made = estimate(layer, narrow, **options)
     [reason] = [note for note in made.notes if note.startswith("Not taken")]
     assert reason == (
-        "Not taken: the product's plan of grad_input on 950PR_9589: small_shape with blocks that end inside "
-        "a group of 32 channels has no loop nest here."
+        "Not taken: the product's plan of grad_input on 950PR_9589: inner_product with blocks that end "
+        "inside a group of 32 channels has no loop nest here."
     )
     # Asked for a search, nobody misses a plan.
     searched = estimate(layer, narrow, **options, tiling="search")

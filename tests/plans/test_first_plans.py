@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, estimate
+from ascendsim.errors import UnsupportedError
+from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.vendor.first.dgrad import all_dgrads
 from ascendsim.ops.tiling.vendor.first.fractals import divisors, last_of
+from ascendsim.ops.tiling.vendor.first.tuned import has_entry
+from ascendsim.ops.tiling.vendor.first.wgrad import all_wgrads
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of
 from tests.helpers.first_layers import LAYER, OLD, grid_of, tiling_of
@@ -125,16 +130,51 @@ def test_a_batch_of_one_image_more_does_not_idle_most_cores():
     assert used == [28, 24, 30]
 
 
+@pytest.mark.parametrize(
+    ("batch", "channels", "grid"),
+    [
+        # 16 images on 30 cores: one round of whole images, or two of halves, are as long. Thirds are two of a
+        # third, if channels of either side have them; 1x1 of 96 columns and 128 rows loads 128 + 32, not 43.
+        (16, (128, 128), (16, 1, 1)),
+        (16, (96, 128), (16, 1, 3)),
+        (16, (128, 96), (16, 3, 1)),
+        # Of both sides those of the rows leave 32 + 192 channels to load, those of the columns 96 + 64.
+        (16, (192, 96), (16, 1, 3)),
+        # Thirds of 21 images would be three rounds. 15 fill the cores with halves, 14 nearly.
+        (21, (96, 96), (21, 1, 1)),
+        (15, (96, 96), (15, 1, 2)),
+        # 30 images are one round; more than cores have no parts.
+        (30, (96, 96), (30, 1, 1)),
+        (31, (96, 96), (31, 1, 1)),
+    ],
+)
+def test_batches_below_the_cores_are_cut_by_halves_or_thirds_where_that_ends_earlier(batch, channels, grid):
+    into, out = channels
+    layer = ConvProblem((batch, into, 40, 40), (out, into, 1, 1))
+    assert grid_of(tiling_of(layer, "grad_weight"))[:3] == (grid[0], grid[2], grid[1])
+
+
+def test_nothing_stays_in_l1_where_a_block_has_several_images():
+    # 7 x 7 pixels are four fractals. A base block has 16 more on either side, 32 KiB, so that L1 holds all
+    # four of the rows and both of the columns. Of two images each comes anew.
+    for batch, copies in ((32, (4, 2)), (64, (2, 2))):
+        tiling = tiling_of(ConvProblem((batch, 512, 7, 7), (1024, 512, 1, 1)), "grad_weight")
+        assert (tiling.base_m, tiling.base_n) == (256, 256)
+        assert (tiling.al1_buffers, tiling.bl1_buffers) == copies
+
+
 def test_a_grid_has_the_blocks_that_are_asked_for():
-    # 32 blocks for 16 images: two for each. Rows of dW are 8 groups of channels, columns 8 of input channels;
-    # halves of the columns load 4 + 8 groups for 28 x 28 pixels and add half of the result, as halves of the
-    # rows do. The first found of equal ones cuts the columns.
+    # 32 blocks for 16 images, of 128 to 128 channels under 9 taps. Halves of the columns load 128 + 64
+    # channels of 784 pixels, 301,056 bytes in 16 bits, and add 128 x 64 x 9 in 32: 595,968 together. Two
+    # images with halves of both sides load twice 64 + 64, 401,408, and add half as much: 548,864. Four with
+    # quarters of one side load four times 32 + 64: 602,112 alone.
     layer = ConvProblem((16, 128, 28, 28), (128, 128, 3, 3), 1, 1)
     tiling = first_rule(layer, "grad_weight", "float16", OLD, blocks=32).tiling
-    assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (16, 1, 2, 0)
+    assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (8, 2, 2, 0)
     assert tiling.used_cores == 30
     # 20 blocks for 32 images of 160 rows: 4 parts of 8 images and 5 of 32 rows are as even as 20 parts can
-    # be; of those that are as even the one with the most parts of the batch is taken.
+    # be. 2 parts and 10, or 20 of the rows alone, load and add as much: most parts of the batch. Halves of a
+    # side load the other operand of twice as many pixels.
     layer = ConvProblem((32, 64, 160, 160), (64, 64, 1, 1))
     tiling = first_rule(layer, "grad_weight", "float16", OLD, blocks=20).tiling
     assert (tiling.batch_dim, tiling.m_dim, tiling.n_dim, tiling.k_dim) == (4, 1, 1, 5)
@@ -312,3 +352,112 @@ def test_the_last_number_that_fits_is_found(least, most):
 def test_divisors_are_those_that_leave_no_rest():
     for number in range(1, 500):
         assert divisors(number) == [part for part in range(1, number + 1) if number % part == 0]
+
+
+# --- blocks that a caller gives
+
+
+@pytest.mark.parametrize(
+    ("blocks", "grids"),
+    [
+        # What the rules take themselves: 30 parts of 32 images, and 32.
+        (30, {"grad_input": (30, 1, 1, 0)}),
+        (32, {"grad_weight": (32, 1, 1, 0)}),
+        # Parts of images and channels, as many as there are in both.
+        (16, {"grad_input": (16, 1, 1, 0), "grad_weight": (16, 1, 1, 0)}),
+        # 28 parts of 32 images are two each, of which 12 are empty; the rules launch as many all the same.
+        (28, {"grad_input": (28, 1, 1, 0)}),
+        (48, {"grad_input": (24, 1, 2, 0)}),
+    ],
+)
+def test_the_blocks_of_a_call_are_the_cells_of_its_grid(blocks, grids):
+    for gradient, grid in grids.items():
+        mask = gradient == "grad_input", gradient == "grad_weight", False
+        tiling = {gradient: {"block_dim": blocks}}
+        found = estimate(LAYER, product=OLD, output_mask=mask, tiling=tiling)
+        made, kernel = found.plans[gradient], next(k for k in found.kernels if k.name == gradient)
+        t = made.tiling
+        assert (t.batch_dim, t.n_dim, t.m_dim, t.k_dim) == grid
+        assert (kernel.kernel.blocks, t.used_cores) == (blocks, min(blocks, 30))
+        assert made.chosen_by == "user, rest product"
+        # The same as the rules have for as many blocks.
+        assert t == first_rule(LAYER, gradient, "float16", OLD, blocks=blocks).tiling
+
+
+# --- tuned entries
+
+
+def entry(problem, gradient, profile=OLD, **more):
+    return has_entry(PlanRequest(problem, gradient, "float16", profile, **more))
+
+
+STAGE = ConvProblem((32, 1024, 14, 14), (256, 1024, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("problem", "gradients"),
+    [
+        (STAGE, ("grad_input", "grad_weight")),
+        # Of 64 images grad_input follows the rules, of 16 both do.
+        (replace(STAGE, input=(64, 1024, 14, 14)), ("grad_weight",)),
+        (replace(STAGE, input=(16, 1024, 14, 14)), ()),
+        (ConvProblem((32, 3, 224, 224), (64, 3, 7, 7), 2, 3), ("grad_input", "grad_weight")),
+        (ConvProblem((32, 256, 56, 56), (512, 256, 1, 1), 2), ("grad_input", "grad_weight")),
+        (ConvProblem((32, 512, 14, 14), (512, 512, 3, 3), 2, 1), ("grad_input", "grad_weight")),
+        # Layers of no ResNet-50: other channels, sizes, pads.
+        (replace(STAGE, weight=(512, 1024, 1, 1)), ("grad_input", "grad_weight")),
+        (replace(STAGE, weight=(384, 1024, 1, 1)), ()),
+        (replace(STAGE, input=(32, 1024, 28, 28)), ()),
+        (ConvProblem((32, 512, 14, 14), (512, 512, 3, 3), 2, 0), ()),
+        (ConvProblem((32, 512, 14, 7), (512, 512, 3, 3), 1, 1), ()),
+    ],
+    ids=str,
+)
+def test_layers_of_resnet_50_have_entries_from_32_images_on(problem, gradients):
+    assert tuple(name for name in ("grad_input", "grad_weight") if entry(problem, name)) == gradients
+
+
+def test_entries_are_told_of_the_part_with_30_cores_alone():
+    assert not any(entry(STAGE, "grad_weight", load_profile(name)) for name in ("910A", "310P3"))
+    # 30 blocks of grad_input are those of whole images.
+    assert not entry(STAGE, "grad_input", blocks=30)
+    assert entry(STAGE, "grad_input", blocks=32)
+
+
+SMALL = ConvProblem((8, 64, 5, 5), (32, 64, 1, 1))
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_a_tuned_grid_is_the_fastest_of_all_on_32_cores(gradient):
+    mask = gradient == "grad_input", gradient == "grad_weight", False
+    sibling = load_profile("910B_old_1001", {"cores.cube": 32})
+    options = {"output_mask": mask, "l2_start": "warm"}
+    tuned = estimate(SMALL, product=sibling, tiling="tuned", **options)
+    assert tuned.plans[gradient].chosen_by == "tuned"
+    assert any("fastest of all grids" in note for note in tuned.notes)
+    request = PlanRequest(SMALL, gradient, "float16", sibling)
+    grids = (all_dgrads if gradient == "grad_input" else all_wgrads)(request.gemm, sibling, 0)
+    tilings = [tiling for _, tiling in grids]
+    assert len(tilings) > 20
+    times = [
+        next(kernel.time_us for kernel in made.kernels if kernel.name == gradient)
+        for made in (
+            estimate(SMALL, product=sibling, tiling={gradient: tiling}, **options) for tiling in tilings
+        )
+    ]
+    assert next(k.time_us for k in tuned.kernels if k.name == gradient) == min(times)
+    # On 30 cores the grid is the same.
+    here = estimate(SMALL, product=OLD, tiling="tuned", **options).plans[gradient].tiling
+    assert replace(here, used_cores=32) == replace(tuned.plans[gradient].tiling, used_cores=32)
+
+
+def test_no_bound_of_a_grid_is_above_what_it_takes():
+    request = PlanRequest(SMALL, "grad_weight", "float16", OLD)
+    for least, tiling in all_wgrads(request.gemm, OLD, 0):
+        found = estimate(SMALL, product=OLD, output_mask=(False, True, False), tiling={"grad_weight": tiling})
+        assert next(k.cycles for k in found.kernels if k.name == "grad_weight") >= least
+
+
+def test_a_search_for_entries_is_refused_where_there_is_none():
+    with pytest.raises(UnsupportedError, match="only convolutions of one group on 910 and 310P"):
+        estimate(SMALL, product="910B2", tiling="tuned")

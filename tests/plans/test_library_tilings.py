@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from csv import DictReader
 from dataclasses import replace
-from itertools import islice
 from statistics import median
 
 import pytest
@@ -13,16 +12,14 @@ from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.dilated import kernel_problem
-from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.search.costs import Costs
 from ascendsim.ops.tiling.search.rates import Rates
 from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles, library_dgrad
 from ascendsim.ops.tiling.vendor.library.dgrad import _grids as _dgrad_grids
-from ascendsim.ops.tiling.vendor.library.wgrad import _grids, _step, library_wgrad
-from ascendsim.ops.tiling.vendor.library.wgrad_cells import Grid, GridCells, Tiles
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
 from ascendsim.validate.kinds.counters import active_us
@@ -135,49 +132,16 @@ def test_a_whole_image_tile_serves_all_blocks_of_columns_where_l1_holds_it(l1_by
     assert (tiling.al1_buffers, tiling.bl1_buffers) == copies
 
 
-@pytest.mark.parametrize(("l1_bytes", "steps", "copies"), [(54400, (2, 8), (2, 1)), (54368, (2, 2), (2, 2))])
-def test_whole_weights_stay_for_all_images_where_l1_holds_them(l1_bytes, steps, copies):
-    # 64 x 128 weights of 4 bytes for two images each, and two tiles of 13 x 13 pixels of two groups of 8.
-    assert 64 * 128 * 4 + 2 * 13 * 13 * 16 * 4 == 54400
+@pytest.mark.parametrize(("l1_bytes", "steps", "copies"), [(59648, (8, 2), (1, 2)), (59616, (2, 2), (2, 2))])
+def test_all_channels_of_the_image_come_before_all_weights(l1_bytes, steps, copies):
+    # A tile of 13 x 13 pixels of all 8 groups of 8 channels, once, and a pair of groups of weights, twice;
+    # 64 x 128 weights as a whole would take 32768 bytes and spare their second copy.
+    assert 13 * 13 * 64 * 4 + 2 * 16 * 128 * 4 == 59648
     profile = load_profile("910B2", {"buffers.L1.capacity_bytes": l1_bytes})
     tiling = tiling_of(ConvProblem((48, 128, 13, 13), (64, 128, 1, 1)), "grad_input", profile)
     assert base(tiling) == (169, 128, 8)
     assert (tiling.step_ka, tiling.step_kb) == steps
     assert (tiling.al1_buffers, tiling.bl1_buffers) == copies
-
-
-# --- grad_weight
-
-
-def test_conv2_cuts_the_batch_the_rows_and_the_channels():
-    # Counters: MTE1 is busy for what 12 x 10 fractals and 32 pixels a step take, 8 images of a third of the
-    # rows, half of the channels of input; FIX for half of grad_weight.
-    tiling = tiling_of(CONV2, "grad_weight")
-    assert (grid(tiling), base(tiling)) == ((4, 1, 2, 3), (192, 160, 32))
-
-
-def test_conv4_keeps_its_images_whole():
-    # 169 pixels are 11 fractals: no run of more than one divides them.
-    tiling = tiling_of(CONV4, "grad_weight")
-    assert (grid(tiling), base(tiling)) == ((8, 1, 3, 1), (256, 128, 16))
-
-
-def test_a_part_of_the_only_row_brings_no_more_of_the_big_side_than_it_needs():
-    # A cell is images of one row of 4000 pixels. 21 Mmads of 32 pixels need 672 of 64 channels of the small
-    # side, and 680 of the four channel groups that 192 columns under 9 taps may touch, in 4 bytes each: twice
-    # 172032 + 87040 of 524288 bytes. 25 Mmads would be the next even cut, with 204800 + 103424.
-    row = ConvProblem((64, 64, 1, 4000), (64, 64, 1, 9), padding=(0, 4))
-    tiling = tiling_of(row, "grad_weight")
-    assert base(tiling) == (64, 192, 32)
-    assert (tiling.step_ka, tiling.step_kb) == (21, 21)
-
-
-def test_a_side_that_l1_does_not_hold_whole_is_sixteen_fractals_long_at_most():
-    # AlexNet's conv1: 19 of 55 rows see 83 rows of 224 pixels of 32 bytes, more than L1 holds. Of the 61
-    # fractals of 121 taps 16 make 4 even blocks; 31, in 2 blocks, would take fewer loads of grad_output.
-    conv1 = ConvProblem((32, 3, 224, 224), (64, 3, 11, 11), 4, 2)
-    tiling = tiling_of(conv1, "grad_weight")
-    assert (grid(tiling), base(tiling)) == ((8, 1, 1, 3), (64, 256, 32))
 
 
 # --- which calls take them
@@ -214,16 +178,17 @@ def test_a_streamed_2d_grad_weight_has_the_ordered_bits_and_its_operators_name()
     assert_same_bits(made["grad_weight"], want["grad_weight"])
     kernel = next(kernel for kernel in lower(call, mask).kernels if kernel.name == "grad_weight")
     assert kernel.op_type == "Conv3DBackpropFilterV2"
-    # One task of 24 rows and 2 x 9 x 16 columns, in blocks of 256 and 32 columns, for 24 cores: its 9 rows of
-    # pixels, more than its 6 images, are parts on 9 cores, and 8 adds make one of them.
+    # 24 rows and 2 x 9 x 16 columns would be blocks of 256 and 32 columns; instead two tasks have one window
+    # of 144 each, for 24 cores. Their 72 pixels are one slice, so that 6 images are parts on 6 cores each,
+    # and 5 adds make one of them.
     made = Counter(
         type(step).__name__
         for phase in kernel.phases
         for work in phase.work
         for step in work.build().instructions
     )
-    assert made["Fixpipe"] == 2 * 9
-    assert made["Add"] == 8 * made["CopyUbToGm"]
+    assert made["Fixpipe"] == 2 * 6
+    assert made["Add"] == 5 * made["CopyUbToGm"]
     time_kernel(kernel, B2)
 
 
@@ -301,40 +266,6 @@ def test_the_best_block_of_grad_input_is_the_one_found_block_by_block(problem, c
         assert found.get(cell) == slow_library.best_dgrad_tiles(gemm, profile, *cell)
 
 
-@settings(max_examples=40, deadline=None)
-@given(problems(), COMPUTED, CHANGED)
-def test_blocks_of_grad_weight_are_ranked_as_one_by_one_to_the_last_bit(problem, compute, profile):
-    gemm = WgradGemm.of(problem, compute)
-    grids = tuple(_grids(gemm, profile))
-    found = [(grid, tuple(tiles)) for grid, tiles in GridCells(gemm, profile).ranked(grids)]
-    assert found == slow_library.ranked_wgrad_tiles(gemm, profile, grids)
-
-
-@settings(max_examples=60, deadline=None)
-@given(problems(), COMPUTED, CHANGED, st.integers(1, 200))
-@example(ConvProblem((2, 32, 9, 400), (16, 32, 5, 16), 1, 0), "float32", changed(24, 1, 1), 1)
-def test_the_step_of_grad_weight_is_the_first_of_all_that_fits(problem, compute, profile, less):
-    gemm = WgradGemm.of(problem, compute)
-    cells = GridCells(gemm, load_profile(profile.variant, {"buffers.L1.capacity_bytes": 2**19 // less}))
-    for grid, tiles in islice(cells.ranked(tuple(_grids(gemm, profile))), 40):
-        assert _step(cells, grid, tiles) == slow_library.wgrad_step(cells, grid, tiles)
-
-
-def test_a_layer_of_which_nothing_fits_is_told_without_a_look_at_every_run(monkeypatch):
-    # Lines of 2,000 pixels under 5 x 16 taps of float32: five of them are 320,000 bytes of a channel group,
-    # in two copies more than L1 has. Each of some 900 blocks could be cut into thousands of runs.
-    gemm = WgradGemm.of(ConvProblem((100, 2048, 60, 2000), (48, 2048, 5, 16), 1, 0), "float32")
-    looks, plain = [], GridCells.window_bytes
-    monkeypatch.setattr(
-        GridCells, "window_bytes", lambda self, *given: looks.append(given) or plain(self, *given)
-    )
-    assert library_wgrad(gemm, B2) is None
-    # Two for all blocks at once, then one each.
-    blocks = sum(1 for _ in GridCells(gemm, B2).ranked(tuple(_grids(gemm, B2))))
-    assert len(looks) == 2 + blocks + 2
-    assert blocks > 500
-
-
 def test_half_of_the_cores_get_twice_the_work():
     profile = changed(12)
     tiling = tiling_of(CONV4, "grad_input", profile)
@@ -353,18 +284,6 @@ def test_a_mmad_of_16_bits_takes_what_divides_the_reduction_and_fits_beside_the_
     # One group under 25 taps: 5 Mmads of 5 pairs.
     one_group = replace(CONV4, weight=(16, 384, 5, 5), padding=2)
     assert base(tiling_of(one_group, "grad_input", compute="float16"))[2] == 5 * 16
-
-
-def test_grad_weight_of_16_bits_is_searched_as_that_of_4_bytes():
-    # Half the groups of channels for as many channels: a fractal has 16 x 16 elements.
-    assert grid(tiling_of(CONV4, "grad_weight", compute="float16")) == (8, 1, 3, 1)
-
-
-def test_true_float32_counts_twice_in_the_search_for_grad_weight():
-    # M decides sooner: with conv4 the grid stays, and the cycles that a cell is thought to take double.
-    slow, fast = (GridCells(WgradGemm.of(CONV4, compute), B2) for compute in ("float32", "hf32"))
-    best = [next(cells.ranked([Grid(8, 3, 1, 1)]))[1].cycles for cells in (slow, fast)]
-    assert 1.5 < best[0] / best[1] < 2
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
@@ -406,15 +325,20 @@ def test_a_plan_gives_the_ordered_bits_on_its_grid_in_equal_cycles_on_both_engin
 
 
 COUNTED = {"M": "mac", "MTE1": "mte1", "MTE2": "mte2", "FIX": "fixpipe"}
-# How far times may be off, of the kernel and of what its plan decides: the error that is reached, rounded up
-# to the next whole percent, for four repeats of one kernel differ by as much (FIX of conv2 by 1.3 %). Each
-# has its own: the adds of conv2's grad_weight leave Fixpipe 24.3 % too fast, for a reason that is not known,
-# and no other kernel may hide behind that.
+# How far times may be off, of the kernel and of each pipe: the error that is reached, rounded up to the next
+# whole percent, for four repeats of one kernel differ by as much (FIX of conv2 by 1.3 %). Each has its own:
+# weights that eight cores read take MTE2 of conv4's grad_input a third too long, for a reason that is not
+# known, and no other kernel may hide behind that.
 OFF = {
-    ("conv2", "grad_input"): {"kernel": 0.01, "MTE1": 0.01, "M": 0.07, "FIX": 0.02},
-    ("conv2", "grad_weight"): {"kernel": 0.01, "MTE1": 0.03, "M": 0.01, "FIX": 0.25},
-    ("conv4", "grad_input"): {"kernel": 0.02, "MTE1": 0.02, "M": 0.06, "FIX": 0.03},
-    ("conv4", "grad_weight"): {"kernel": 0.04, "MTE1": 0.02, "M": 0.04, "FIX": 0.07},
+    ("conv2", "grad_input"): {"kernel": 0.02, "M": 0.08, "MTE1": 0.01, "MTE2": 0.01, "FIX": 0.02},
+    ("conv2", "grad_weight"): {"kernel": 0.01, "M": 0.03, "MTE1": 0.01, "MTE2": 0.12, "FIX": 0.04},
+    ("conv4", "grad_input"): {"kernel": 0.02, "M": 0.06, "MTE1": 0.02, "MTE2": 0.34, "FIX": 0.02},
+    ("conv4", "grad_weight"): {"kernel": 0.02, "M": 0.05, "MTE1": 0.02, "MTE2": 0.02, "FIX": 0.04},
+}
+# The plans of the library for grad_weight, which its public code and these counters tell.
+WEIGHTS = {
+    "conv2": Tiling(192, 160, 32, 4, 4, used_cores=24, batch_dim=2, n_dim=2, m_dim=1, k_dim=6),
+    "conv4": Tiling(128, 192, 32, 2, 2, used_cores=24, batch_dim=2, n_dim=2, m_dim=2, k_dim=3),
 }
 
 
@@ -431,6 +355,7 @@ def test_kernels_of_alexnet_come_near_the_table_and_are_bound_by_the_same_pipe(l
         pipe: median(float(c[f"aic_{name}_time(us)"]) for c in counters) for pipe, name in COUNTED.items()
     }
     plan = library_rule(problem, gradient, "hf32", B2)
+    assert gradient == "grad_input" or plan == Plan("wgrad_fractals", WEIGHTS[layer])
     mask = gradient == "grad_input", gradient == "grad_weight", False
     result = estimate(
         problem, "float32", 3, product=B2, output_mask=mask, l2_start="handed", tiling={gradient: plan}
@@ -442,14 +367,3 @@ def test_kernels_of_alexnet_come_near_the_table_and_are_bound_by_the_same_pipe(l
     held, made = busy | {"kernel": measured}, found | {"kernel": kernel.time_us}
     for what, most in OFF[layer, gradient].items():
         assert abs(made[what] / held[what] - 1) < most, what
-
-
-@pytest.mark.parametrize(
-    ("l1_bytes", "step"), [(65536, 32), (65536 - 32, 22), (22 * 2048, 22), (22 * 2048 - 32, 16)]
-)
-def test_runs_of_whole_rows_load_no_row_more(l1_bytes, step):
-    # 64 rows of 16 pixels, 16 channels on either side: a row has 512 bytes of each, in two copies 2,048. L1
-    # holds 32 rows to the last byte, half of all; with less of it, a third: ceil(64 / 3) = 22.
-    gemm = WgradGemm.of(ConvProblem((1, 16, 64, 16), (16, 16, 1, 1)), "float16")
-    cells = GridCells(gemm, load_profile("910B2", {"buffers.L1.capacity_bytes": l1_bytes}))
-    assert _step(cells, Grid(1, 1, 1, 1), Tiles(1, 1, 16, 0.0)) == step

@@ -99,7 +99,8 @@ def test_no_other_grid_has_fewer_blocks_in_its_busiest_cell(nest, sizes, cores, 
 @pytest.mark.parametrize("gradient", MASKS)
 def test_the_faster_of_both_grids_is_taken(gradient):
     rules, usual = kernel_of(gradient, "product")
-    assert rules.cores_used == 24
+    # For 4 images the library weighs idle cores against what the others save: 2 x 8 cells of one window each.
+    assert rules.cores_used == {"grad_input": 24, "grad_weight": 16}[gradient]
     changed = 0
     for part in ({"base_m": 128, "base_n": 128}, {"base_m": 256, "base_n": 64}, {"base_m": 64, "base_n": 64}):
         kernel, tiling = kernel_of(gradient, part)

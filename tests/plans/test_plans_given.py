@@ -20,7 +20,7 @@ from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.ops.tiling.timed import LEAST_CANDIDATES, MOST_MMADS, fastest, fastest_of_few
-from ascendsim.ops.tiling.vendor.matmul import basic_tiling
+from ascendsim.ops.tiling.vendor.matmul import OperatorTiling, operator_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import SPLIT, call_of
 from tests.helpers.requests import chosen_plan, plans_of
@@ -192,16 +192,16 @@ def test_hf32_is_planned_as_what_it_is_stored_as():
     assert made.tiling.base_k % 8 == 0
 
 
-def test_a_product_takes_basic_blocks_where_they_are_faster(monkeypatch):
+def test_a_search_takes_the_operators_plan_where_it_is_faster(monkeypatch):
     # 20 cores, 16 x 6 blocks of 128 x 256: 96 blocks in five rounds.
     profile, problem = load_profile("910B4"), MatmulProblem(2048, 512, 1536)
     gemm = MatmulGemm.of(problem, "float16")
-    basic = basic_tiling(gemm, profile)
-    made = chosen_plan(problem, "matmul", "float16", profile)
-    assert made == Plan("matmul", matmul_tiling(gemm, profile, others=[basic]))
-    assert made.tiling in (basic, matmul_tiling(gemm, profile))
-    # Where a product has no blocks of its own the search stands alone.
-    monkeypatch.setattr(search_plans, "basic_tiling", lambda *_: None)
+    planned, _ = operator_tiling(gemm, profile)
+    made = search_plans.search_plan(PlanRequest(problem, "matmul", "float16", profile))
+    assert made == Plan("matmul", matmul_tiling(gemm, profile, others=[planned]))
+    assert made.tiling in (planned, matmul_tiling(gemm, profile))
+    # Where a product has no plan of its own the search stands alone.
+    monkeypatch.setattr(search_plans, "operator_tiling", lambda *_: OperatorTiling(None, "none"))
     assert search_plans.search_plan(
         PlanRequest(problem, "matmul", "float16", profile)
     ).tiling == matmul_tiling(gemm, profile)
@@ -285,13 +285,13 @@ def test_a_mapping_on_a_matrix_product_takes_its_own_key_alone():
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(3000, 8192, 3000), (2100, 9000, 2600)])
-def test_blocks_of_the_vendor_stand_in_the_rank_of_what_is_too_long_to_time(m, k, n):
-    # More Mmads than are timed: the best rank is taken, and it is not handed to the basic blocks unseen.
+def test_plans_of_the_operator_stand_in_the_rank_of_what_is_too_long_to_time(m, k, n):
+    # More Mmads than are timed: the best rank is taken, and it is not handed to the operator's unseen.
     profile, problem = load_profile("910B"), MatmulProblem(m, k, n)
     gemm = MatmulGemm.of(problem, "float16")
-    basic = basic_tiling(gemm, profile)
-    assert m * k * n > MOST_MMADS * basic.base_m * basic.base_n * basic.base_k
-    assert matmul_tiling(gemm, profile, others=[basic]) == matmul_tiling(gemm, profile) != basic
+    planned, _ = operator_tiling(gemm, profile)
+    assert m * k * n > MOST_MMADS * planned.base_m * planned.base_n * planned.base_k
+    assert matmul_tiling(gemm, profile, others=[planned]) == matmul_tiling(gemm, profile) != planned
 
 
 def test_the_format_of_the_result_takes_part_in_the_choice():

@@ -3,6 +3,7 @@
 import pytest
 
 from ascendsim import ConvProblem, load_profile
+from ascendsim.errors import UnsupportedError
 from tests.helpers.requests import nest_plan, operators_plan
 
 B2, PR = load_profile("910B2"), load_profile("950PR_9589")
@@ -15,11 +16,10 @@ def fields(problem, gradient, profile, dtype="float16"):
 @pytest.mark.parametrize(
     ("problem", "copies"),
     [
-        # A copy of grad_output for each kernel depth, and of the weights for each of its four phases.
-        (ConvProblem((2, 16, 2, 24, 24), (32, 16, 3, 4, 4), (1, 2, 2), 1), (3, 12)),
+        # A copy of grad_output, and of the weights for each of four phases: of the only kernel depth, or of
+        # the one at which the only depth of grad_output is met.
         (ConvProblem((2, 16, 2, 24, 24), (32, 16, 1, 4, 4), (1, 2, 2), (0, 1, 1)), (1, 4)),
-        # One tap has one phase.
-        (ConvProblem((2, 16, 128, 128), (32, 16, 1, 1), 2), (1, 1)),
+        (ConvProblem((2, 16, 1, 24, 24), (32, 16, 3, 4, 4), (1, 2, 2), 1), (1, 4)),
     ],
 )
 def test_copies_of_whole_operands_of_a_split_kernel(problem, copies):
@@ -43,27 +43,26 @@ def test_depths_of_a_task_of_grad_input(batch, depths, parts):
 
 
 @pytest.mark.parametrize(
-    ("channels", "segments"), [(227, (1, 0)), (228, (2, 224)), (448, (2, 224)), (449, (3, 224))]
+    ("channels", "segments"), [(224, (1, 0)), (225, (2, 224)), (448, (2, 224)), (449, (3, 224))]
 )
 def test_segments_of_a_long_reduction(channels, segments):
-    # float32 from 2048 / 9 channels on, 224 in each segment. 32 images are a task for each core.
-    tiling = fields(ConvProblem((32, 32, 5, 5), (channels, 32, 3, 3), 1, 1), "grad_input", PR, "float32")
+    # float32 from 2048 / 9 channels on, 224 in each segment: 28 groups of 8 are 2016 of k, 29 are 2088. 32
+    # images are a task for each core.
+    tiling = fields(ConvProblem((32, 96, 9, 9), (channels, 96, 3, 3), 1, 1), "grad_input", PR, "float32")
     assert (tiling.k_split, tiling.single_core_k) == segments
 
 
 @pytest.mark.parametrize(
-    ("channels", "out", "size", "resident", "steps"),
-    # 49 slices of 16 pixels, 7 at a time; 14 of 224, two at a time. What stays has all of them.
+    ("layer", "words"),
     [
-        (16, 256, 28, "b", (7, 49)),
-        (256, 16, 28, "a", (49, 7)),
-        (16, 256, 56, "b", (2, 14)),
-        (256, 16, 56, "a", (14, 2)),
+        # Half of L0 holds 256 of k beside 32 pixels, of which rows of taps take 240. Windows of 72 make that
+        # 288, which are 36864 bytes.
+        (ConvProblem((32, 32, 5, 5), (256, 32, 3, 3), 1, 1), "slices of 36864 bytes"),
+        # 2048 / 625 taps are three channels, less than a group of 8.
+        (ConvProblem((32, 32, 25, 25), (64, 32, 25, 25), 5, 12), "segments that end inside a group of 8"),
     ],
 )
-def test_a_resident_operand_has_all_slices_in_l1(channels, out, size, resident, steps):
-    problem = ConvProblem((24 if size == 28 else 1, channels, 3, size, size), (out, channels, 1, 1, 1))
-    assert operators_plan(problem, "grad_weight", "float32", B2).resident == resident
-    tiling = fields(problem, "grad_weight", B2, "float32")
-    assert (tiling.step_ka, tiling.step_kb) == steps
-    assert (tiling.al1_buffers, tiling.bl1_buffers) == ((1, 2) if resident == "a" else (2, 1))
+def test_segments_that_no_nest_takes_are_refused_with_the_reason(layer, words):
+    assert operators_plan(layer, "grad_input", "float32", PR).k_segment
+    with pytest.raises(UnsupportedError, match=words):
+        fields(layer, "grad_input", PR, "float32")

@@ -4,19 +4,18 @@ Each row has two layers on either side of one threshold, and what tells their pl
 host code of the public operators chooses, as the rules' own modules say.
 """
 
-from dataclasses import replace
-
 import pytest
 
-from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import part_of
-from ascendsim.ops.tiling.vendor.arch35.dgrad_weights import turned_first
+from ascendsim.ops.tiling.vendor.arch35.dgrad import part_of, turned_first
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Block, Part
 from ascendsim.ops.tiling.vendor.layer import Layouts
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from tests.helpers.plan_vectors import differences, vectors
 from tests.helpers.vendor_layers import ARCH35, LAST, base, layer, plan, rows, square
+from tests.helpers.vendor_tilings import layer_of, machine_of, records
 
 
-def dgrad(layer):
-    return plan(layer, "grad_input", ARCH35)
+def dgrad(layer, machine=ARCH35):
+    return plan(layer, "grad_input", machine)
 
 
 # --- grad_input of 910_95: which taps one pass adds
@@ -80,23 +79,24 @@ def test_taps_of_a_pass(name):
 )
 def test_a_pass_reduces_the_channels_under_its_taps(width, kernel, reduction):
     part = part_of(layer((1, 16, 4, width), (16, 16, 3, 3), 1, 1), ARCH35)
-    assert part.layer.kernel[1:] == kernel
+    assert part.kernel == kernel
     assert (part.reduction, part.window) == (reduction, reduction)
 
 
 @pytest.mark.parametrize(
-    ("given", "base_k"),
+    ("given", "base_m", "base_k"),
     [
-        # 257 rows of taps reach 256 beyond the image. Blocks begin with 512 pixels then, which leave 32 of k.
-        (layer((1, 32, 512, 4), (64, 32, 257, 1)), 32),
-        # 200 rows reach 199. L1 is short of the 215 that 1024 pixels see, but blocks begin with so many.
-        (layer((1, 32, 512, 64), (64, 32, 200, 1)), 16),
+        # 257 rows of taps reach 256 beyond the image. Blocks have up to 512 pixels then, which leave 32 of k.
+        (layer((1, 32, 512, 4), (64, 32, 257, 1)), 512, 32),
+        # 200 rows reach 199. L1 is short of the 215 that 1024 pixels see, but blocks have so many.
+        (layer((1, 32, 512, 64), (64, 32, 200, 1)), 1024, 16),
+        # Of columns of one pixel there is no window, and 256 pixels in a tile.
+        (layer((1, 32, 512, 1), (64, 32, 257, 1)), 256, 32),
     ],
 )
-def test_kernels_that_reach_far_begin_with_smaller_blocks(given, base_k):
-    assert part_of(given, ARCH35).taps == "kh"
-    # A tile of few taps has 256 pixels in the end.
-    assert base(dgrad(given)) == (256, 32, base_k)
+def test_kernels_that_reach_far_have_smaller_blocks(given, base_m, base_k):
+    assert dgrad(given).taps == "kh"
+    assert base(dgrad(given)) == (base_m, 32, base_k)
 
 
 @pytest.mark.parametrize(("dtype", "most"), [("float16", 27), ("float32", 13)])
@@ -111,8 +111,58 @@ def test_groups_are_merged_while_ub_holds_their_weights_twice(dtype, most):
 # --- grad_input of 910_95: kernels that the stride splits
 
 SPLITS = {
-    # A half of 12 columns: of 23 as of 24.
-    "narrow": (square(64, 64, 23, 2, 2, padding=0), "hw", square(64, 64, 22, 2, 2, padding=0), ""),
+    # 12 columns, or more than 16 unless a phase has more than 256 pixels: 43 x 6 = 258 where 42 x 6 = 252.
+    "narrow": (
+        *(layer((1, 64, 90, 12), (272, 64, 2, 2), 2), "hw"),
+        *(layer((1, 64, 90, 11), (272, 64, 2, 2), 2), ""),
+    ),
+    "narrow with few pixels": (
+        *(layer((1, 64, 86, 12), (272, 64, 2, 2), 2), "hw"),
+        *(layer((1, 64, 84, 12), (272, 64, 2, 2), 2), ""),
+    ),
+    "wider with few pixels": (
+        *(layer((1, 64, 12, 17), (272, 64, 2, 2), 2), "hw"),
+        *(layer((1, 64, 12, 16), (272, 64, 2, 2), 2), ""),
+    ),
+    # Whole operands from three columns on.
+    "whole and narrow": (
+        *(layer((1, 16, 128, 3), (32, 16, 2, 2), 2), "hw"),
+        *(layer((1, 16, 128, 2), (32, 16, 2, 2), 2), ""),
+    ),
+    "odd and wide": (
+        *(layer((1, 16, 32, 511), (16, 16, 2, 2), 2), "hw"),
+        *(layer((1, 16, 32, 513), (16, 16, 2, 2), 2), "h"),
+    ),
+    # 16 x 16 are not fewer than 256 pixels, 15 x 17 are; of more channels that does not matter.
+    "one group of few pixels": (
+        *(layer((1, 16, 16, 16), (16, 16, 2, 2), 2), "hw"),
+        *(layer((1, 16, 15, 17), (16, 16, 2, 2), 2), ""),
+    ),
+    "two groups of few pixels": (
+        *(layer((1, 16, 15, 17), (17, 16, 2, 2), 2), "hw"),
+        *(layer((1, 16, 15, 17), (16, 16, 2, 2), 2), ""),
+    ),
+    "one channel": (
+        *(layer((1, 2, 32, 32), (1, 2, 2, 2), 2), "hw"),
+        *(layer((1, 1, 32, 32), (1, 1, 2, 2), 2), ""),
+    ),
+    "one channel, more taps": (
+        *(layer((1, 1, 32, 32), (1, 1, 3, 3), 2, 1), "hw"),
+        *(layer((1, 1, 32, 32), (1, 1, 2, 2), 2), ""),
+    ),
+    "groups": (
+        *(layer((1, 64, 32, 32), (64, 64, 3, 3), 2, 1), "hw"),
+        *(layer((1, 64, 32, 32), (64, 32, 3, 3), 2, 1, groups=2), ""),
+    ),
+    # Weights with channels last, but not of one channel, nor of whole operands.
+    "layout of weights": (
+        *(square(64, 272, 32, 3, 2, layouts=Layouts(weight="NDHWC")), "hw"),
+        *(square(64, 64, 32, 3, 2, layouts=Layouts(weight="NDHWC")), "h"),
+    ),
+    "no split for its layout": (
+        *(square(64, 272, 32, 3, 2, layouts=Layouts(weight="NDHWC")), "hw"),
+        *(square(64, 272, 32, 3, 2, layouts=Layouts(weight="DHWCN")), ""),
+    ),
     "taps": (square(64, 64, 32, 4, 2), "hw", square(64, 64, 32, 5, 2), "h"),
     "not square": (
         *(layer((1, 64, 32, 32), (64, 64, 3, 3), 2, 1), "hw"),
@@ -122,11 +172,25 @@ SPLITS = {
         *(layer((1, 64, 32, 32), (64, 64, 3, 3), 2, 1), "hw"),
         *(layer((1, 64, 32, 32), (64, 64, 3, 3), (2, 3), 1), "h"),
     ),
-    "one tap of few pixels": (
-        *(layer((1, 64, 128, 128), (64, 64, 1, 1), 2), "hw"),
-        *(layer((1, 64, 127, 128), (64, 64, 1, 1), 2), ""),
+    # One tap of so many pixels and channels that neither loads nor writes bound it: 16384 x 1024 are more
+    # than 512 x 17408. No taller than wide, and no more channels in than out.
+    "one tap": (
+        *(layer((1, 1024, 128, 128), (1024, 1024, 1, 1), 2), "hw"),
+        *(layer((1, 1024, 129, 128), (1024, 1024, 1, 1), 2), ""),
     ),
-    "layouts": (square(64, 64, 32, 3, 2), "hw", square(64, 64, 32, 3, 2, layouts=LAST), "h"),
+    "one tap of fewer channels": (
+        *(layer((1, 1024, 128, 128), (1024, 1024, 1, 1), 2), "hw"),
+        *(layer((1, 1024, 128, 128), (1023, 1024, 1, 1), 2), ""),
+    ),
+    # 528 x P against 512 x (P + 528) from 16896 pixels on.
+    "one tap that loads bound": (
+        *(layer((1, 528, 132, 128), (528, 528, 1, 1), 2), ""),
+        *(layer((1, 528, 128, 132), (528, 528, 1, 1), 2), "hw"),
+    ),
+    "layouts": (
+        *(square(64, 64, 32, 3, 2), "hw"),
+        *(square(64, 64, 32, 3, 2, layouts=Layouts("NDHWC", "NCDHW", "NDHWC")), "h"),
+    ),
     "gaps": (square(64, 64, 32, 3, 2), "hw", square(64, 64, 32, 3, 2, padding=2, dilation=2), ""),
     "padding": (
         *(layer((1, 64, 32, 32), (64, 64, 4, 4), 2, (1, 1, 1, 1)), "hw"),
@@ -198,16 +262,24 @@ def test_phases_are_interleaved_in_memory_where_ub_cannot(height, width, channel
 
 
 @pytest.mark.parametrize(
-    ("l1", "columns", "copies"),
-    [(53249, 64, (2, 2)), (53248, 64, (2, 1)), (45057, 64, (2, 1)), (45056, 32, (2, 1))],
+    ("l1", "sides", "copies", "steps"),
+    [
+        # Two copies of both are 53248 bytes.
+        (53248, (576, 64, 16), (2, 2), (4, 4)),
+        # One of grad_output in half of L1 leaves room for four channel groups of weights: two, twice.
+        (53247, (576, 64, 16), (1, 2), (4, 8)),
+        # One of each.
+        (26624, (576, 64, 16), (1, 1), (4, 4)),
+        # Pixels give way until 22 rows see 23: 528 of them. Two tasks of 12 rows share the image anew.
+        (26623, (288, 64, 16), (1, 1), (4, 4)),
+    ],
 )
-def test_split_kernels_give_up_a_copy_of_the_weights_then_columns(l1, columns, copies):
+def test_split_kernels_give_up_copies_then_pixels(l1, sides, copies, steps):
     # All 24 x 24 pixels of a phase with 16 channels are 18432 bytes, 64 columns of a window of 4 taps 8192.
-    # L1 always has a byte more than tiles take. With 48 columns there are two blocks, so 32 for each.
-    given = square(64, 512, 48, 4, 2, padding=1)
-    found = plan(given, "grad_input", ARCH35._replace(l1=l1))
-    assert (found.kernel_split, base(found)) == ("hw", (576, columns, 16))
+    found = plan(square(64, 512, 48, 4, 2, padding=1), "grad_input", ARCH35._replace(l1=l1))
+    assert (found.strategy, base(found)) == ("kernel_split_hw", sides)
     assert (found.al1_buffers, found.bl1_buffers) == copies
+    assert (found.step_ka, found.step_kb) == steps
 
 
 def test_split_kernels_take_a_shorter_k_where_no_tile_ends_on_a_window():
@@ -230,8 +302,8 @@ STRATEGIES = {
         *(rows(8, 8, 64, 64), "inner_product"),
     ),
     "width": (rows(2, 512, 16, 16), "full_load", rows(2, 513, 16, 16), "inner_product"),
-    # 768 channels: pixels x 768 < 512 x (pixels + 768) up to 1535.
-    "loads": (rows(5, 307, 768, 144), "full_load", rows(3, 512, 768, 144), "inner_product"),
+    # 768 channels: pixels x 768 < 512 x (pixels + 768) below 1536, of whole fractals up to 1520.
+    "loads": (rows(5, 304, 768, 144), "full_load", rows(3, 512, 768, 144), "inner_product"),
     # As many pixels again, but so short a reduction that writing bounds it.
     "short reductions": (rows(3, 512, 768, 128), "full_load", rows(3, 512, 768, 129), "inner_product"),
     # 2 x 512 x 256 columns x 2 bytes are all of L1; under several taps 128 columns count.
@@ -260,13 +332,13 @@ def test_strategies_of_grad_input(name):
     ("channels", "out", "sides"),
     [
         # Columns of 1024 bytes up to a reduction of 256, then 512, 256, 128. L0C's 65536 sums leave the rest
-        # to pixels, of which an image has 576.
+        # to pixels, of which an image has 576; and what these leave goes to columns again.
         (512, 256, (128, 512)),
         (512, 272, (256, 256)),
         (512, 512, (256, 256)),
         (128, 528, (512, 128)),
         (96, 1024, (576, 96)),
-        (112, 1040, (576, 64)),
+        (112, 1040, (576, 112)),
     ],
 )
 def test_columns_of_resident_weights_by_the_length_of_the_reduction(channels, out, sides):
@@ -299,20 +371,21 @@ def test_blocks_of_short_reductions_leave_half_of_l0c(channels, out, base_m, cop
     ("given", "segment"),
     [
         # 32 images of one tile are no small shape, nor are 64 pixels more than 64 channels.
-        (rows(8, 8, 64, 32768, 32), 32768),
-        (rows(8, 8, 64, 32767, 32), 0),
-        # Nine taps: 32768 / 9 = 3640 channels in groups of 16.
-        (square(64, 3641, 8, batch=32), 3632),
-        (square(64, 3640, 8, batch=32), 0),
-        (rows(8, 8, 64, 2048, 32, dtype="float32"), 2048),
-        (rows(8, 8, 64, 2047, 32, dtype="float32"), 0),
-        (rows(8, 8, 64, 2048, 32, dtype="float32", layouts=LAST), 0),
-        # A row of taps at a time: 8192.
-        (layer((1, 16, 257, 1), (8192, 16, 257, 1)), 8192),
-        (layer((1, 16, 257, 1), (8191, 16, 257, 1)), 0),
+        (rows(8, 8, 64, 32769, 32), 32768),
+        (rows(8, 8, 64, 32768, 32), 0),
+        # Nine taps: 32768 / 9 = 3640 channels in groups of 16, of which 228 are 32832 of k and 227 32688.
+        (square(64, 3633, 8, batch=32), 3632),
+        (square(64, 3632, 8, batch=32), 0),
+        (rows(8, 8, 64, 2049, 32, dtype="float32"), 2048),
+        (rows(8, 8, 64, 2048, 32, dtype="float32"), 0),
+        (rows(8, 8, 64, 2049, 32, dtype="float32", layouts=LAST), 0),
+        # A row of taps at a time: 8192, of float32 2048 as well.
+        (layer((1, 16, 257, 1), (8193, 16, 257, 1)), 8192),
+        (layer((1, 16, 257, 1), (8192, 16, 257, 1)), 0),
+        (layer((1, 16, 257, 1), (2049, 16, 257, 1), dtype="float32"), 2048),
         # Small shapes, full load and split kernels are whole.
-        (rows(8, 8, 16, 32768, 1), 0),
-        (rows(16, 32, 16, 2048, 32, dtype="float32"), 0),
+        (rows(8, 8, 16, 2049, 1, dtype="float32"), 0),
+        (rows(16, 32, 16, 2049, 32, dtype="float32"), 0),
         (square(64, 2048, 32, stride=2, dtype="float32"), 0),
     ],
 )
@@ -330,15 +403,24 @@ def test_reductions_that_are_cut_into_segments(given, segment):
         (rows(64, 64, 512, 528, 9, 3), (512, 128, 32)),
         # The same of float32, where a block begins with 16 of k; half of L0A leaves 16.
         (rows(64, 64, 512, 200, 9, 3, dtype="float32", layouts=LAST), (512, 128, 16)),
-        # 10 to 45 tasks for each of 32 cores, 8 x 4 for each image: 10 images are 320, 45 are 1440. A block
-        # of 256 leaves 64 of k, of which rows of taps take 48, even where 64 divides the whole reduction.
-        (rows(64, 64, 512, 512, 10, 3), (256, 128, 48)),
-        (rows(64, 64, 512, 528, 10, 3), (256, 128, 48)),
-        (rows(64, 64, 512, 512, 45, 3), (256, 128, 48)),
-        (rows(64, 64, 512, 512, 46, 3), (512, 128, 32)),
+        # Of float32 10 to 45 tasks for each of 32 cores, 8 x 4 of an image: 10 images make 320, 45 make 1440.
+        # A block of 256 leaves 32 of k, of which rows of taps take 24.
+        (rows(64, 64, 512, 200, 10, 3, dtype="float32", layouts=LAST), (256, 128, 24)),
+        (rows(64, 64, 512, 200, 45, 3, dtype="float32", layouts=LAST), (256, 128, 24)),
+        (rows(64, 64, 512, 200, 46, 3, dtype="float32", layouts=LAST), (512, 128, 16)),
+        # Not of two bytes, and not of a transposed convolution's forward pass.
+        (rows(64, 64, 512, 512, 10, 3), (512, 128, 32)),
+        (
+            rows(64, 64, 512, 200, 10, 3, dtype="float32", layouts=LAST)._replace(transposed_forward=True),
+            (512, 128, 16),
+        ),
         # 512 pixels at least: 4 tasks for each of 80 images.
-        (rows(16, 32, 512, 512, 80, 3), (256, 128, 48)),
-        (rows(7, 73, 512, 512, 80, 3), (512, 128, 32)),
+        (rows(16, 32, 512, 200, 80, 3, dtype="float32", layouts=LAST), (256, 128, 24)),
+        (rows(7, 73, 512, 200, 80, 3, dtype="float32", layouts=LAST), (512, 128, 16)),
+        # Ten rows of 48 are less than 512, and five times as many are the image. One row of 300 is less, too,
+        # but five of them are not.
+        (rows(48, 48, 512, 200, 16, 3, dtype="float32", layouts=LAST), (480, 128, 16)),
+        (rows(8, 300, 512, 200, 16, 3, dtype="float32", layouts=LAST), (256, 128, 24)),
         # One tap: 256 x 256 x 64.
         (rows(64, 64, 2048, 2048, 9), (256, 256, 64)),
     ],
@@ -387,14 +469,14 @@ def test_two_copies_of_one_channel_group_fit_in_l0a():
         # 8 rows of 300: eight tasks for five.
         (rows(8, 300, 512, 512, 15, 3), 512),
         # Rows longer than a block.
-        (rows(8, 600, 512, 512, 4, 3), 512),
-        # Blocks of 256 only under one tap: 16 images make 10 tasks for each core. 45 x 48 pixels are 9 of 256
-        # as of 240, 48 x 48 are 10 of 240.
-        (rows(48, 48, 512, 512, 16, 3), 256),
+        (rows(8, 600, 512, 512, 4, 3), 600),
+        # Blocks of 256 only under one tap. 45 x 48 pixels are 9 of 256 as of 240, 48 x 48 are 10 of 240.
+        (rows(8, 300, 512, 200, 16, 3, dtype="float32", layouts=LAST), 256),
         (rows(45, 48, 2048, 2048, 16), 240),
         (rows(48, 48, 2048, 2048, 16), 256),
-        # 13 rows of 37. L1 has room for one window of 49 taps, which 16 of k cut and 32 do not: tasks stay.
-        (layer((64, 384, 16, 37), (1280, 384, 7, 7), 1, 3), 481),
+        # 13 rows of 37 are 481, so the block 496. L1 has room for one window of 49 taps, which 16 of k cut
+        # and 32 do not: with that tasks are made anew, and the block is below 512.
+        (layer((64, 384, 16, 37), (1280, 384, 7, 7), 1, 3), 496),
     ],
 )
 def test_tasks_take_whole_rows_where_that_makes_none_more(given, single_m):
@@ -403,54 +485,82 @@ def test_tasks_take_whole_rows_where_that_makes_none_more(given, single_m):
 
 # --- grad_input of 910_95: weights that are turned before
 
-BLOCK = VendorPlan("inner_product", 256, 128, 64, 2, 2, single_core_k=512)
-DEEP = layer((1, 32, 4, 16, 16), (512, 32, 3, 1, 1), 1, (1, 0, 0))
+# 16 images of 4 depths load the weights 64 times. A reduction of 512 channels at each of three kernel depths.
+DEEP = layer((16, 32, 4, 16, 16), (512, 32, 3, 1, 1), 1, (1, 0, 0))
+BLOCK = {"base_m": 256, "base_n": 32, "base_k": 64, "single_m": 256, "steps": (2, 2)}
+FLAT = {"itemsize": 4, "kernel": (1, 1, 2)}
 
 
 @pytest.mark.parametrize(
-    ("changed", "before", "turned"),
+    ("changed", "block", "turned"),
     [
         ({}, {}, True),
         ({"groups": 2}, {}, False),
         ({"layouts": Layouts("NCDHW", "NDHWC", "NCDHW")}, {}, False),
         ({}, {"taps": "c04"}, False),
-        # Fractals: 16 channels, or 32 and more.
+        ({}, {"taps": "kh"}, False),
+        # Fractals: 16 channels, or 32 and more, which are counted in 16 bits.
         ({"ci": 16}, {}, True),
         ({"ci": 17}, {}, False),
         ({"ci": 31}, {}, False),
+        ({"ci": 65535}, {}, True),
+        ({"ci": 65536}, {}, False),
         # More channels than taps.
         ({"ci": 32, "kernel": (3, 4, 8)}, {}, False),
         ({"ci": 33, "kernel": (3, 4, 8)}, {}, True),
-        # Two bytes: only with depths on both sides.
-        ({"kernel": (1, 1, 1)}, {}, False),
+        # UB holds two copies of 16 channels of all taps: 3968 x 16 x 2 x 2 = 253952 bytes; of 8 bits four.
+        ({"ci": 1400, "kernel": (3, 1, 1322)}, {}, True),
+        ({"ci": 1400, "kernel": (3, 1, 1323)}, {}, False),
+        ({"ci": 1400, "kernel": (3, 1, 1322), "itemsize": 1}, {}, True),
+        ({"ci": 1400, "kernel": (3, 1, 1323), "itemsize": 1}, {}, False),
+        # More than one tap; of two bytes only with depths on both sides.
+        ({**FLAT, "kernel": (1, 1, 1)}, {}, False),
+        (FLAT, {}, True),
+        ({"kernel": (1, 1, 2)}, {}, False),
         ({"input": (1, 16, 16)}, {}, False),
-        ({"kernel": (1, 1, 1), "itemsize": 4}, {}, True),
-        # Blocks of which the cube would hide it: 384 pixels of two bytes under up to nine taps.
+        # Of two bytes as many loads as tasks, and one of three. 8 loads of weights for 16 tasks; for 8.
+        ({"batch": 2, "ci": 64, "co": 16}, {}, False),
+        ({"batch": 2, "ci": 64, "co": 16}, {"base_n": 64}, True),
+        # 64 vector cores turn 32 x 2 blocks of 16 channels at once, 33 x 2 in two turns.
+        ({"batch": 1, "co": 32}, {}, True),
+        ({"batch": 1, "co": 33}, {}, False),
+        # 32 cores load 32 times once, 36 times more than once.
+        ({"batch": 8}, {}, False),
+        ({"batch": 9}, {}, True),
+        # Blocks a fifth as tall as they are wide.
+        ({"batch": 8, "ci": 80}, {"base_m": 16, "base_n": 80}, True),
+        ({"batch": 8, "ci": 64}, {"base_m": 16, "base_n": 64}, False),
+        # Blocks of which the cube would hide it: 384 pixels of two bytes under up to three taps either way.
         ({}, {"base_m": 383}, True),
         ({}, {"base_m": 384}, False),
         ({"kernel": (3, 3, 3)}, {"base_m": 384}, False),
-        ({"kernel": (3, 2, 5)}, {"base_m": 384}, True),
+        ({"kernel": (3, 1, 4)}, {"base_m": 384}, True),
         ({"kernel": (3, 2, 5)}, {"base_m": 511}, True),
         ({"kernel": (3, 2, 5)}, {"base_m": 512}, False),
-        # HF32, 512; float32, 256.
+        # HF32, 512; float32, 256; 8 bits, never.
         ({"itemsize": 4}, {"base_m": 511}, True),
         ({"itemsize": 4}, {"base_m": 512}, False),
         ({"itemsize": 4, "true_fp32": True}, {"base_m": 255}, True),
         ({"itemsize": 4, "true_fp32": True}, {"base_m": 256}, False),
-        # Weights that come whole for each task, 8 x 64 = 512: turned whatever the block is, unless they stay.
-        ({}, {"base_m": 512, "step_kb": 8}, True),
-        ({}, {"base_m": 512, "step_kb": 7}, False),
-        ({}, {"base_m": 256, "step_kb": 8, "bl1_buffers": 1}, False),
-        ({}, {"base_m": 512, "step_kb": 4, "k_segment": 256}, True),
-        # Split kernels, unless both operands stay.
-        ({}, {"kernel_split": "hw", "base_m": 512}, True),
-        ({}, {"kernel_split": "hw", "al1_buffers": 1, "bl1_buffers": 1}, False),
-        ({}, {"kernel_split": "hw", "bl1_buffers": 1}, True),
-        ({}, {"kernel_split": "h", "al1_buffers": 1, "bl1_buffers": 1}, True),
+        ({"itemsize": 1}, {"base_m": 512}, True),
+        # Nothing is to be hidden behind where weights come once for a task: 16 slices of 64 are the 1024 of
+        # two taps, 8 the 512 of one. Further depths load them again.
+        (FLAT, {"base_m": 512, "steps": (2, 16)}, True),
+        (FLAT, {"base_m": 512, "steps": (2, 15)}, False),
+        ({"itemsize": 4, "input": (1, 16, 16)}, {"base_m": 512, "steps": (2, 8)}, True),
+        ({"itemsize": 4}, {"base_m": 512, "steps": (2, 8)}, False),
+        # Split kernels, unless both operands stay, and with more than one tap.
+        ({}, {"split": "hw", "base_m": 512}, True),
+        ({}, {"split": "hw", "strategy": "kernel_split_full"}, False),
+        ({}, {"split": "h", "base_m": 512}, True),
+        ({"kernel": (1, 1, 1)}, {"split": "hw"}, False),
     ],
 )
-def test_weights_that_vector_cores_turn_first(changed, before, turned):
-    assert turned_first(replace(BLOCK, **before), DEEP._replace(**changed)) == turned
+def test_weights_that_vector_cores_turn_first(changed, block, turned):
+    given = DEEP._replace(**changed)
+    told = {"taps": "all", "split": "", "strategy": "", **BLOCK, **block}
+    part = Part(given, ARCH35, told.pop("taps"), told.pop("split"))
+    assert turned_first(given, told.pop("strategy"), Block(part, **told)) == turned
 
 
 @pytest.mark.parametrize(
@@ -471,7 +581,88 @@ def test_cores_without_a_task_turn_weights(out, layouts, cores):
     assert found.used_cores == cores
 
 
-def test_only_taps_that_are_left_out_ask_for_zeros():
-    # Segments of a reduction are added by the core that stores the first of them.
-    assert not dgrad(rows(8, 8, 64, 32768, 32)).zero_first
-    assert dgrad(layer((1, 16, 257, 1), (16, 16, 257, 1))).zero_first
+@pytest.mark.parametrize(
+    ("given", "zeros"),
+    [
+        # Segments of a reduction are added by the core that stores the first of them.
+        (rows(8, 8, 64, 32769, 32), False),
+        # A row of taps at a time.
+        (layer((1, 16, 257, 1), (16, 16, 257, 1)), True),
+        # Two rows are left over and no padding hides them; two and padding hides one; one and it hides that.
+        # Columns do not count.
+        (layer((1, 16, 11, 12), (16, 16, 3, 3), (3, 1)), True),
+        (layer((1, 16, 12, 12), (16, 16, 3, 3), (3, 1), 1), True),
+        (layer((1, 16, 11, 12), (16, 16, 3, 3), (3, 1), 1), False),
+        (layer((1, 16, 12, 11), (16, 16, 3, 3), (1, 3)), False),
+        # Steps over rows, and over depths.
+        (layer((1, 16, 12, 12), (16, 16, 1, 3), (2, 1)), True),
+        (layer((1, 16, 4, 12, 12), (16, 16, 1, 3, 3), (2, 1, 1)), True),
+        (layer((1, 16, 5, 12, 12), (16, 16, 2, 3, 3), (2, 1, 1)), True),
+        (layer((1, 16, 4, 12, 12), (16, 16, 2, 3, 3), (2, 1, 1)), False),
+        # Gaps between depths.
+        (layer((1, 16, 5, 12, 12), (16, 16, 2, 3, 3), 1, 0, (2, 1, 1)), True),
+    ],
+)
+def test_results_that_meet_no_tap_are_cleared(given, zeros):
+    assert dgrad(given).zero_first == zeros
+
+
+# --- grad_input of 910_95: whole plans
+
+
+@pytest.mark.parametrize(
+    ("batch", "base_m", "tasks"),
+    [
+        # 256 pixels as 256, 128, 96 and 64: four images are up to 16 tasks, all in one round of 32.
+        (4, 64, 16),
+        # 12 images: two parts of an image are 24 tasks, three would be 36.
+        (12, 128, 24),
+        # 16: two parts are a round.
+        (16, 128, 32),
+    ],
+)
+def test_small_shapes_take_the_most_tasks_of_the_fewest_rounds(batch, base_m, tasks):
+    found = dgrad(rows(16, 16, 64, 64, batch))
+    assert (found.strategy, base(found)) == ("small_shape", (base_m, 64, 64))
+    assert (found.tasks, found.used_cores, found.cl0_buffers) == (tasks, tasks, 2)
+
+
+def test_rows_of_resident_weights_are_cut_as_few_times_as_cores_stay_busy():
+    # 3 x 333 rows are no multiple of 32. In 10 parts of 34 rows they are 30 tasks; in 11 parts 33, which two
+    # rounds would be half empty for, and in 18 54, which are full enough but two rounds.
+    found = dgrad(rows(333, 512, 16, 16, 3))
+    assert (found.strategy, found.single_core_m) == ("full_load", 34 * 512)
+    assert (found.tasks, found.used_cores) == (30, 30)
+
+
+def test_a_split_kernel_of_which_l1_holds_one_window_of_weights():
+    # 8 x 16 taps of a phase are 2048 of k for 16 channels, with 96 of input 393216 bytes: half of L1 holds
+    # none. What one leaves holds 11 rows of 2 x 55 pixels three times: two copies of one.
+    found = dgrad(layer((1, 192, 2, 124, 124), (64, 192, 1, 16, 16), (1, 2, 2)))
+    assert (found.strategy, base(found)) == ("kernel_split_h", (496, 96, 32))
+    assert (found.step_ka, found.step_kb, found.al1_buffers, found.bl1_buffers) == (64, 64, 2, 1)
+
+
+def test_sides_give_way_before_copies():
+    # 15 x 15 taps are 3600 of k for 16 channels. Of those L1 holds two copies with 32 columns (460800 bytes),
+    # beside two of 17 rows of 32 pixels. Pixels go down to the columns and from there on in turn with them,
+    # to 48. Of k half of L0 holds 336 then, and 240 is the longest below with which tiles end on a window.
+    found = dgrad(layer((2, 128, 32, 32), (512, 128, 15, 15), 1, 7))
+    assert (found.strategy, base(found), found.single_core_m) == ("inner_product", (48, 32, 240), 48)
+    assert (found.step_ka, found.step_kb, found.al1_buffers, found.bl1_buffers) == (15, 15, 2, 2)
+
+
+def test_computed_plans_are_ours_in_every_field(data_dir):
+    found = vectors(data_dir, "dX", "arch35")
+    assert len(found) == 75
+    differing = {at: differences(dgrad(layer_of(record), machine_of(record)), record) for at, record in found}
+    assert {at: fields for at, fields in differing.items() if fields} == {}
+
+
+def test_unit_tests_say_the_same_of_what_no_nest_reads(data_dir):
+    found = [record for record in records(data_dir, "dX", "arch35") if record["success"]]
+    assert len(found) == 42
+    for record in found:
+        host = dict(dgrad(layer_of(record), machine_of(record)).host)
+        assert len(host) == 6
+        assert host == {name: record["expected"][name] for name in host}, record["case"]

@@ -2,9 +2,14 @@
 
 import pytest
 
-from ascendsim.ops.tiling.vendor.arch35.wgrad import beyond_load3d, merge_factor
+from ascendsim.ops.tiling.vendor.arch35.wgrad import merge_factor
+from ascendsim.ops.tiling.vendor.arch35.wgrad_block import beyond_load3d
 from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd
+from ascendsim.ops.tiling.vendor.layer import Layouts
+from ascendsim.ops.tiling.vendor.names import FOLLOWS
+from tests.helpers.plan_vectors import differences, vectors
 from tests.helpers.vendor_layers import ARCH35, LAST, base, layer, plan, rows, square
+from tests.helpers.vendor_tilings import layer_of, machine_of, records
 
 
 def wgrad(layer, **more):
@@ -23,8 +28,10 @@ def wgrad(layer, **more):
         # Nine taps: two equal parts of 288 columns are 144, a window; three of 576 are 192, floored to it.
         (rows(32, 32, 32, 256, 32, 3), (256, 144, 64)),
         (rows(32, 32, 64, 256, 32, 3), (256, 144, 64)),
-        # Four taps: fractals. 5 x 16 x 4 columns are two parts of 160.
-        (layer((32, 80, 32, 32), (256, 80, 2, 2)), (256, 160, 64)),
+        # Four taps: 5 x 16 x 4 columns are two parts of 160, which hold two windows of 64.
+        (layer((32, 80, 32, 32), (256, 80, 2, 2)), (256, 128, 64)),
+        # 25 taps: a window of 400 columns is longer than a block, which stays half of it, in whole fractals.
+        (layer((32, 16, 36, 36), (256, 16, 5, 5)), (256, 208, 64)),
         # Pixels: 1024 beside 16 rows and 16 columns, whole rows of 48 where these are whole fractals, and no
         # more than there are.
         (rows(64, 64, 16, 16, 32), (16, 16, 1024)),
@@ -42,10 +49,12 @@ def test_base_blocks_of_grad_weight(given, sizes):
     ("l1", "steps", "copies"),
     [
         # 64 pixels, one row, of 256 channels of either side are 32 KiB each. Four slices of both in two
-        # copies are 512 KiB; three 384; one 128, and in one copy 64. Below that half of the pixels.
+        # copies are 512 KiB; three 384; two 256. One slice never has two copies: one copy of two takes 128,
+        # of one 64.
         (524288, 4, 2),
         (524287, 3, 2),
-        (131072, 1, 2),
+        (262144, 2, 2),
+        (262143, 2, 1),
         (131071, 1, 1),
         (65536, 1, 1),
     ],
@@ -58,7 +67,9 @@ def test_tiles_are_as_deep_as_l1_holds(l1, steps, copies):
 
 
 @pytest.mark.parametrize(
-    ("l1", "steps", "copies"), [(131072, 1, 2), (131071, 8, 1), (81920, 5, 1), (81919, 4, 1)]
+    ("l1", "steps", "copies"),
+    # Two slices in two copies are 139264 bytes. In one copy 16 are 126976, 14 less by 4 x 2048, one 65536.
+    [(139264, 2, 2), (139263, 16, 1), (126975, 14, 1), (69631, 1, 1)],
 )
 def test_tall_kernels_have_deep_tiles_in_one_copy(l1, steps, copies):
     # A slice is a row of 64 pixels: 2048 bytes of grad_output, and of input as many for each of the rows that
@@ -134,12 +145,37 @@ def test_what_one_load3d_can_say(changed, beyond):
 
 @pytest.mark.parametrize(
     ("ub", "l0c", "factor"),
-    # 16 groups of one channel make a block of 16 x 144: in UB twice, of 4 bytes, and 256 bytes; in L0C once.
-    [(18688, 9216, 16), (18687, 9216, 1), (18688, 9215, 1)],
+    # 16 groups of one channel make a block of 16 x 144, in L0C once, of 4 bytes. UB holds it, a copy with 16
+    # places for the 9 taps of a channel, and 256 bytes: 16 x (144 + 256) x 4 + 256.
+    [(25856, 9216, 16), (25855, 9216, 1), (25856, 9215, 1)],
 )
 def test_groups_are_merged_while_buffers_hold_their_block(ub, l0c, factor):
     depthwise = layer((1, 32, 8, 8), (32, 1, 3, 3), 1, 1, groups=32)
     assert merge_factor(depthwise, ARCH35._replace(ub=ub, l0c=l0c)) == factor
+
+
+@pytest.mark.parametrize(
+    ("depth", "ub", "factor"), [(1, 18688, 2), (1, 18687, 1), (3, 18688, 1), (3, 25856, 2)]
+)
+def test_taps_of_eight_channels_lie_in_one_piece(depth, ub, factor):
+    # 72 floats of a group are whole pieces of 32 bytes: 16 x (144 + 144) x 4 + 256. Depths lie between them.
+    pairs = layer((1, 32, 4, 8, 8), (32, 8, depth, 3, 3), 1, 1, groups=4)
+    assert merge_factor(pairs, ARCH35._replace(ub=ub)) == factor
+
+
+@pytest.mark.parametrize(("l1", "factor"), [(43008, 16), (43007, 1)])
+def test_groups_are_merged_where_l1_holds_a_slice_of_both(l1, factor):
+    # Half of L0B holds 16384 / 144 = 113 pixels, 112 in fractals, of 8 x 32 = 256. Of grad_output these are
+    # 112 x 16 x 2 bytes. They touch up to 112 / 32 + 2 = 5 rows, so 7 of input: 7 x 34 x 16 x 2.
+    depthwise = layer((1, 32, 10, 34), (32, 1, 3, 3), groups=32)
+    assert 112 * 16 * 2 + 7 * 34 * 16 * 2 == 11200
+    assert merge_factor(depthwise, ARCH35._replace(l1=l1 - 43008 + 11200)) == factor
+
+
+def test_only_weights_that_lie_channels_first_are_merged():
+    depthwise = layer((1, 32, 8, 8), (32, 1, 3, 3), 1, 1, groups=32)
+    for weight, factor in (("NCDHW", 16), ("NDHWC", 1), ("DHWCN", 1)):
+        assert merge_factor(depthwise._replace(layouts=Layouts(weight=weight)), ARCH35) == factor
 
 
 def test_merged_blocks_have_at_most_256_columns():
@@ -168,19 +204,119 @@ WINOGRAD = square(256, 256, 16, **WIDE)
         (square(256, 256, 16, 2, **WIDE), False),
         (square(256, 256, 16, stride=2, **WIDE), False),
         (square(256, 256, 16, dilation=2, padding=2, **WIDE), False),
-        (square(256, 256, 16, padding=8, **WIDE), True),
-        (square(256, 256, 16, padding=9, **WIDE), False),
+        # Of 28 x 28 tiles 20 x 20 are more than half; of 27 x 27 (54 pixels) 19 x 19 are less.
+        (square(256, 256, 41, padding=8, **WIDE), True),
+        (square(256, 256, 40, padding=8, **WIDE), False),
+        (square(256, 256, 80, padding=9, **WIDE), False),
         (square(256, 256, 16, layouts=LAST, **WIDE), False),
         (layer((1, 256, 16, 16), (256, 256, 3, 3), 1, (1, 1, 1, 1), **WIDE), True),
         (layer((1, 256, 16, 16), (256, 256, 3, 3), 1, (0, 1, 1, 1), **WIDE), False),
         # 512000 tiles of 2 x 2: 8 x 8 in an image of 16 x 16, of 8000 images.
         (square(256, 256, 16, batch=8000, **WIDE), True),
         (square(256, 256, 16, batch=8001, **WIDE), False),
-        # Tiles come in clusters of 32. One of 2 x 16 covers 16 of a row of 32 pixels, half of the cluster;
-        # 15 of a row of 30 are less.
-        (layer((1, 256, 2, 32), (256, 256, 3, 3), 1, 1, **WIDE), True),
-        (layer((1, 256, 2, 30), (256, 256, 3, 3), 1, 1, **WIDE), False),
+        # 2 x 3 of 3 x 4 tiles are half, 2 x 2 of 3 x 3 less. Images of two rows have none but for padding.
+        (layer((1, 256, 5, 8), (256, 256, 3, 3), 1, 1, **WIDE), True),
+        (layer((1, 256, 5, 6), (256, 256, 3, 3), 1, 1, **WIDE), False),
+        (layer((1, 256, 2, 64), (256, 256, 3, 3), 1, 1, **WIDE), False),
     ],
 )
 def test_what_is_computed_by_winograd(given, taken):
     assert takes_winograd(given) == taken
+
+
+# --- few tasks
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes", "tasks", "tail"),
+    [
+        # 768 rows are three tasks, and 32 cores no three times as many. 48 fractals in 32 to 24 parts are 24
+        # tasks of 32 rows; in 23 parts 16 of 48, two cores for each, with 16 images. 128 pixels are two rows.
+        (layer((32, 48, 64, 64), (768, 48, 1, 1), dtype="float32"), (48, 48, 128), 16, (2, "batch_depth")),
+        # 17 x 256 columns and a fractal of rows: 17 tasks for 32 cores. Columns in 32 parts
+        # are 31 tasks of 9 fractals, beside which half of L0B holds 112 pixels, a row of 64.
+        (rows(8, 64, 4352, 16, 1), (16, 144, 64), 31, (1, "")),
+        # A window of nine taps is not cut.
+        (rows(8, 64, 320, 16, 1, 3), (16, 144, 64), 20, (1, "")),
+    ],
+)
+def test_few_tasks_have_shorter_sides(given, sizes, tasks, tail):
+    found = wgrad(given)
+    assert (base(found), found.tasks) == (sizes, tasks)
+    assert (found.stream_ways, found.stream_axis) == tail
+
+
+@pytest.mark.parametrize(
+    ("images", "height", "tail"),
+    [
+        # One task for 32 cores. 32 images and 32 rows make as many parts, images first; 31 images one less.
+        (32, 32, (32, "batch_depth")),
+        (31, 32, (32, "height")),
+        # 47 images are 24 parts of 2, the last of 1, a half. 94 rows are 32 parts of 3; 46 are 23 parts of 2.
+        (47, 94, (32, "height")),
+        (47, 46, (24, "batch_depth")),
+        # 71 are 24 parts of 3, of the last of which two thirds are there.
+        (47, 71, (24, "height")),
+        (71, 47, (24, "batch_depth")),
+        # So images give way even if they have more parts: 32 of 2, the last a half. Whole parts do not.
+        (63, 71, (24, "height")),
+        (64, 71, (32, "batch_depth")),
+    ],
+)
+def test_of_as_many_parts_those_whose_last_is_fuller(images, height, tail):
+    found = wgrad(rows(height, 64, 16, 16, images))
+    assert found.tasks == 1
+    assert (found.stream_ways, found.stream_axis) == tail
+
+
+# --- L1 that does not hold a block
+
+
+@pytest.mark.parametrize(
+    ("l1", "sizes"),
+    [
+        # One slice of 256 x 256 x 64 is 64 KiB. 16 KiB too many are 16 pixels of both sides; but 48 pixels
+        # touch two rows of 64, so 32 follow: 16 KiB of grad_output, and a row of 256 channels, 32 KiB.
+        (49152, (256, 256, 32)),
+        # A byte less: two times 16 pixels, and again 16.
+        (49151, (256, 256, 16)),
+        # 16 pixels with a row are 40 KiB. A byte less takes 16 from both sides, of 512 + 2048 bytes together.
+        # What is free is 2559 bytes, four times 16 rows of 16 pixels: more than the 16 that there are.
+        (40959, (256, 240, 16)),
+    ],
+)
+def test_a_block_shrinks_its_reduction_first_and_then_both_sides(l1, sizes):
+    found = plan(rows(64, 64, 256, 256, 32), "grad_weight", ARCH35._replace(l1=l1), by_winograd=False)
+    assert base(found) == sizes
+    assert (found.step_ka, found.al1_buffers, found.strip_w, found.taps) == (1, 1, 0, "all")
+
+
+def test_strips_come_after_the_block_has_shrunk():
+    # Three taps, 100 rows apart, see 201 rows: of 512 columns, or 128, and 16 channels more than L1 holds. In
+    # strips of 64 half of L0B holds 341 pixels of 48 columns: five rows, 320. A row of input is 2048 bytes,
+    # and one of grad_output as many: s slices take 200 + 5 s + 5 s of 256 rows. So four do, in one copy.
+    tall = layer((1, 16, 300, 512), (16, 16, 3, 1), 1, (100, 0), (100, 1))
+    found = wgrad(tall)
+    assert base(found) == (16, 48, 320)
+    assert (found.step_ka, found.al1_buffers, found.strip_w, found.taps) == (4, 1, 64, "all")
+
+
+# --- computed records
+
+
+def test_every_field_of_computed_plans_is_ours(data_dir):
+    found = vectors(data_dir, "dW", "arch35")
+    assert len(found) == 75
+    for at, record in found:
+        made = plan(layer_of(record), "grad_weight", machine_of(record), record["dtype"])
+        assert differences(made, record) == {}, at
+
+
+def test_every_field_that_unit_tests_expect_is_ours(data_dir):
+    found = [record for record in records(data_dir, "dW", "arch35") if record["success"]]
+    assert len(found) == 14
+    for record in found:
+        made = plan(layer_of(record), "grad_weight", machine_of(record))
+        unread = {"usedCoreNum", *FOLLOWS - dict(made.host).keys()}
+        other = differences(made, {**record, "strategy": made.strategy})
+        assert {name: pair for name, pair in other.items() if name not in unread} == {}, record["case"]

@@ -136,12 +136,7 @@ def test_grad_weight_fits(problem, product, dtype, deterministic):
     require_l0(plan, machine, layer.itemsize)
     if plan.strip_w or plan.taps != "all":
         return  # their tiles hold a part of each row
-    # What stays for a task is there with its whole reduction.
     left_k, right_k = plan.step_ka * plan.base_k, plan.step_kb * plan.base_k
-    if plan.mapping == "grid":
-        whole = -(-plan.single_core_k // plan.base_k) * plan.base_k
-        left_k = whole if plan.resident == "a" else left_k
-        right_k = whole if plan.resident == "b" else right_k
     # A core of a grid goes through whole rows of its own, other plans through all pixels.
     share = plan.single_core_k if plan.mapping == "grid" else layer.out_pixels
     runs = [
@@ -151,10 +146,12 @@ def test_grad_weight_fits(problem, product, dtype, deterministic):
     ]
     rows = max(window_rows(layer, first, pixels) for first, pixels in runs)
     window = layer.taps * layer.c0
-    # A run of columns touches the channel groups from that of its first to that of its last.
+    # A run of columns touches the channel groups from that of its first to that of its last. Runs begin anew
+    # with each task, whose columns are whole windows.
+    of_task = plan.single_core_n or layer.ci1 * window
     groups = max(
-        (first + plan.base_n - 1) // window - first // window + 1
-        for first in range(0, layer.ci1 * window, plan.base_n)
+        (min(first + plan.base_n, of_task) - 1) // window - first // window + 1
+        for first in range(0, of_task, plan.base_n)
     )
     left = left_k * plan.base_m
     right = rows * layer.input[2] * min(groups, layer.ci1) * layer.c0

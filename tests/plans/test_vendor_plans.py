@@ -8,11 +8,10 @@ import pytest
 
 from ascendsim import ConvProblem
 from ascendsim.errors import CapacityError, UnsupportedError
-from ascendsim.ops.tiling.vendor.arch22.costs import Share, Tile, right_bytes
-from ascendsim.ops.tiling.vendor.arch35.dgrad_parts import split_part
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Part
 from ascendsim.ops.tiling.vendor.layer import Layer, Machine
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer
-from ascendsim.ops.tiling.vendor.stream import Tail, tail_of
+from ascendsim.ops.tiling.vendor.stream import Tail, tail_along
 from ascendsim.ops.tiling.vendor.windows import dgrad_rows, rows_touched, wgrad_channels, wgrad_rows
 from ascendsim.profile import load_profile
 from tests.helpers.requests import operators_plan
@@ -67,27 +66,15 @@ def test_channels_of_input_under_columns(columns, taps, channels):
     assert wgrad_channels(columns, taps, 16) == channels
 
 
-@pytest.mark.parametrize(
-    ("columns", "lines"),
-    # 3 groups of 16 columns end inside a window of 9 taps: one channel group of input and the next. 9 groups
-    # are a window, and 12 one and a third, which may touch three.
-    [(3, 2), (9, 1), (12, 3)],
-)
-def test_arch22_library_loads_the_input_under_its_columns(columns, lines):
-    share = Share(Layer.of(problem(size=16), "float16"), 4, 36, 16)
-    # 16 pixels are one row of grad_output, so 3 rows of input, of 16 pixels with 16 channels in two bytes.
-    assert right_bytes(share, Tile(1, columns, 1), 1) == 3 * 16 * lines * 16 * 2
-
-
 def test_arch22_grad_input_takes_blocks_that_divide_windows():
     # m = 1024 >= n = 64, so 256 x 128, of which n leaves 64. A window is 9 * 16 = 144: the largest k up to 64
     # that divides it is 48. With n below 256 and k below 64 m grows to what half of L0A (16384 elements)
     # holds, 16384 / 48 = 341, so 336; and k to 16384 / 336 = 48.
     found = plan(problem(), "grad_input")
     assert (found.strategy, *base(found)) == ("basic_block", 336, 64, 48)
-    # Kernel depth 1, so weights may stay: 64 channels x 576 in 16 bits are 72 KiB. The rest holds two tiles
-    # of grad_output with all 64 channels: 336 pixels are 12 rows, and 2 more: 14 * 32 * 64 * 2 bytes each.
-    assert (found.step_ka, found.step_kb, found.al1_buffers, found.bl1_buffers) == (12, 12, 2, 1)
+    # Weights stay only where one slice is whole windows, and 48 of k are a third. A quarter of L1 holds all
+    # four groups of channels of either operand: 9 of 14 * 32 pixels, 7 of 64 columns; 4 * 144 / 48 slices.
+    assert (found.step_ka, found.step_kb, found.al1_buffers, found.bl1_buffers) == (12, 12, 2, 2)
     # A task is whole rows: 336 / 32 = 10 of them. 1024 / 320 = 4 tasks for 24 cores.
     assert (found.single_core_m, found.tasks, found.used_cores) == (320, 4, 4)
     assert (found.mapping, found.order) == ("contiguous", ("m", "batch", "d", "n"))
@@ -109,7 +96,7 @@ def test_arch22_grad_weight_splits_the_reduction_where_blocks_are_few():
     assert plan(problem(), "grad_weight").strategy == "library"
     # With 128 channels n = 1152 > m = 128, so grad_output stays: tasks are cut along m and k.
     found = plan(problem(128, 128), "grad_weight")
-    assert (found.strategy, found.split, found.resident) == ("basic_block", "mk", "a")
+    assert (found.strategy, found.split) == ("basic_mk", "mk")
     # k = 16384 / 128, four rows of 32; the first depth, 4 slices in each of two copies, gives singleK = 16
     # rows and 2 tasks, then 2 slices 8 rows and 4 tasks, and so on: 24 cores never get work, as 1 slice of 4
     # rows gives 8 tasks. It takes the last step of the ladder.
@@ -131,7 +118,7 @@ def test_arch22_deterministic_grad_weight_cuts_only_the_last_round():
     # 1152 rows are 5 blocks of 256; n = 4 padded to 16, times 4 taps. 24 / 5 = 4 ways, and 16 rows of
     # grad_output give 4 parts where one image gives one: 5 x 4 = 20 cores.
     found = plan(problem(4, 1152, 32, 2, stride=2, padding=0), "grad_weight", deterministic=True)
-    assert (found.strategy, found.stream_ways, found.stream_axis) == ("stream_k", 4, "height")
+    assert (found.strategy, found.stream_ways, found.stream_axis) == ("basic_det", 4, "height")
     assert (found.tasks, found.used_cores) == (5, 20)
     assert not found.zero_first
 
@@ -155,8 +142,7 @@ def test_a_grid_of_20_cores_is_for_bfloat16_on_20_cores():
     ],
 )
 def test_the_last_round_is_cut_where_that_gives_most_parts(tasks, batch, tail):
-    layer = Layer.of(problem(size=16, batch=batch), "float16")
-    assert tail_of(layer, tasks, 32) == tail
+    assert tail_along({"batch_depth": batch, "height": 16}, tasks, 32) == tail
 
 
 def test_arch35_grad_weight_deals_tiles_to_all_cores():
@@ -177,8 +163,9 @@ def test_arch35_grad_weight_deals_tiles_to_all_cores():
         (32, (128, 128), 1, 32),
         # Of 4 images a task has 4 parts, so that it takes 8 tasks: as many as 128 rows have fractals.
         (4, (16, 128), 8, 4),
-        # One image: nothing of its only row to cut. 8 tasks of rows are not enough, nor 4 windows of columns.
-        (1, (16, 32), 32, 1),
+        # One image: nothing of its only row to cut. 8 tasks of rows leave 4 cores for each, and 7968 pixels
+        # of 32 for 4 x 7968; a single task has columns cut by no rule.
+        (1, (128, 128), 1, 1),
     ],
 )
 def test_arch35_grad_weight_cuts_its_sides_where_the_reduction_has_too_few_parts(batch, sides, tasks, ways):
@@ -202,9 +189,11 @@ def test_arch35_grad_weight_of_wide_rows_works_in_strips():
         # Weights of 512 x 4608 do not fit.
         (problem(512, 512, batch=128), "inner_product", "all", ""),
         # Stride 2 with a square kernel of 4.
-        (problem(64, 64, 64, 4, stride=2, padding=1), "kernel_split", "all", "hw"),
+        (problem(64, 64, 64, 4, stride=2, padding=1), "kernel_split_full", "all", "hw"),
+        # So many channels do not stay in L1 as a whole.
+        (problem(64, 512, 64, 4, stride=2, padding=1), "kernel_split_hw", "all", "hw"),
         # The same with 6 taps along each axis: too many for four phases at once.
-        (problem(64, 64, 64, 6, stride=2, padding=1), "kernel_split", "all", "h"),
+        (problem(64, 64, 64, 6, stride=2, padding=1), "kernel_split_h", "all", "h"),
         # Three channels: 4 of them a tap. 16384 x 64 accumulators are 16 times L0C.
         (problem(64, 3, 128), "small_shape", "c04", ""),
         # Padding that load3d cannot say: 400 - 1 backwards.
@@ -229,20 +218,20 @@ def test_arch35_few_tasks_end_where_the_rounds_are_reached(batch, strategy):
 
 @pytest.mark.parametrize(
     ("kernel", "smallest"),
-    # Taps 0 and 2 of 3 serve even pixels and tap 1 odd ones: the smallest of four kernels is 1 x 1. Of 4 taps
-    # either phase has two.
-    [(3, 1), (4, 4)],
+    # Taps 0 and 2 of 3 serve even pixels and tap 1 odd ones: the smallest of four kernels is 1 x 1, 16 of one
+    # channel group. Of 4 taps either phase has two.
+    [(3, 16), (4, 64)],
 )
 def test_arch35_the_smallest_kernel_of_a_split(kernel, smallest):
     layer = Layer.of(problem(64, 64, 64, kernel, stride=2, padding=1), "float16")
-    part = split_part(layer, Machine.of(PR))
-    assert (part.split, part.layer.kernel[1:], part.smallest) == ("hw", (2, 2), smallest)
+    part = Part(layer, Machine.of(PR), split="hw")
+    assert (part.kernel, part.smallest_window) == ((2, 2), smallest)
 
 
 def test_arch35_full_load_divides_rows_among_cores():
     # 32 images of 64 x 64: the 32 cores take one each, all rows of it. 64 x 576 weights stay.
     found = plan(problem(64, 64, 64, batch=32), "grad_input", PR)
-    assert (found.strategy, found.resident, found.bl1_buffers) == ("full_load", "b", 1)
+    assert (found.strategy, found.bl1_buffers) == ("full_load", 1)
     assert (found.single_core_m, found.tasks, found.used_cores) == (64 * 64, 32, 32)
 
 
@@ -295,11 +284,11 @@ def test_half_the_cores_make_another_plan():
 
 
 def test_half_of_l1_makes_another_plan():
-    # 72 KiB of weights and two tiles of 14 * 32 * 64 * 2 bytes (112 KiB) are more than 128 KiB: half of the
-    # channels of grad_output at a time leave 56, so 128.
+    # Of 128 KiB a quarter holds two groups of 16 channels of grad_output, 14 * 32 * 16 * 2 bytes each, and
+    # one of the weights, 144 * 64 * 2 bytes: 6 and 3 slices. Two of either fill L1: 56 KiB and 72 KiB.
     small = load_profile("910B2", {"buffers.L1.capacity_bytes": 131072})
     found = plan(problem(), "grad_input", small)
-    assert (found.step_ka, found.step_kb, found.bl1_buffers) == (6, 12, 1)
+    assert (found.step_ka, found.step_kb, found.bl1_buffers) == (6, 6, 2)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.ops.plan import Tiling
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.studies.identify.candidates import Cut, answers, candidate_names
 from ascendsim.studies.identify.cases import Case, simulated
 from ascendsim.studies.identify.judge import identify_format
@@ -55,6 +55,12 @@ def answered(fmt, model, product="910B", routes=("matmul", "grad_input", "grad_w
 
 def left(found):
     return [agreeing.model for agreeing in found.left]
+
+
+def cut_of(found, model):
+    """Return the Mmads and parts of a grad_weight under which a model agrees."""
+    (own,) = (one for one in found.left if one.model == model)
+    return own.mmad["grad_weight"], own.parts["grad_weight"]
 
 
 def without_assumption(found):
@@ -145,6 +151,28 @@ def test_and_where_parts_of_it_are_added_in_float32():
     options = {"tiling": tiling, "deterministic": True}
     found = identify_format("float32", answered("float32", "block:4:RNE", routes=["grad_weight"], **options))
     assert "block:4:RNE" in left(found)
+
+
+@pytest.mark.parametrize("fmt", ["float16", "float32"])
+def test_and_where_three_cores_share_fractals_that_come_out_uneven(fmt):
+    # Eight fractals: three, three and two, as the library of 910B deals those of a small batch.
+    tiling = Tiling(64, 16, 16, used_cores=3, k_dim=3)
+    options = {"tiling": {"grad_weight": Plan("wgrad_fractals", tiling)}, "deterministic": True}
+    found = identify_format(fmt, answered(fmt, "exact-mmad:RNE", routes=["grad_weight"], **options))
+    assert cut_of(found, "exact-mmad:RNE") == (16, 3)
+
+
+MMADS = [
+    *(("float16", name) for name in ("910B", "910B4", "910_93", "910_95", "310P", "910")),
+    *(("float32", name) for name in ("910B", "910B4", "910_93", "910_95")),
+]
+
+
+@pytest.mark.parametrize(("fmt", "product"), MMADS)
+def test_the_pixels_of_a_grad_weight_are_one_mmad(fmt, product):
+    # Each Mmad rounds once, so that sums tell where one ends: those of no shorter Mmads are the same.
+    found = identify_format(fmt, answered(fmt, "exact-mmad:RNE", product, routes=["grad_weight"]))
+    assert cut_of(found, "exact-mmad:RNE") == (DEPTH, 1)
 
 
 @pytest.mark.parametrize("product", ["910_95", "310P"])

@@ -92,7 +92,7 @@ def no_array(path):
         (lambda at: (at / "probe.json").unlink(), "probe.json is missing; `ascendsim probe --out"),
         (lambda at: (at / "probe.json").write_text("{}"), "is no probe of this version"),
         (lambda at: (at / "probe.json").write_text("{"), "is no probe of this version"),
-        (lambda at: (at / "probe.json").write_text('["ascendsim probe 1"]'), "is no probe of this version"),
+        (lambda at: (at / "probe.json").write_text('["ascendsim probe 2"]'), "is no probe of this version"),
         (lambda at: (at / "probe.json").write_bytes(b"\xff"), "is no probe of this version"),
         (lambda at: respelt(at, cases=None), "is no probe of this version"),
         (lambda at: respelt(at, cases=["matmul-float16"]), "is no probe of this version"),

@@ -18,8 +18,11 @@ NOT_FITTED = {
     "links.l2_read.vector_tb_per_s": "the same; the 950DT has rows, and is fitted",
     "links.l2_read.per_core_bytes_per_cycle": "the rate of paths.GM_L1",
     "links.l2_read.per_vector_core_bytes_per_cycle": "the rate of paths.GM_UB",
+    "links.l2_write.efficiency": "of the 910: kernels of other networks that add large results, no rows here",
+    "links.memory.efficiency": "of the 310P: images a second of two networks; the other products are fitted",
     "links.l2_write.per_vector_core_bytes_per_cycle": "the rate of paths.UB_GM",
     "links.memory.per_vector_core_bytes_per_cycle": "a published plateau of one core of the 910_93",
+    "l2.most_fetches": "fitted on half of the products of a table of its own, not of this one",
     "scalar.start_us": "read from a document about the 910B; the 910 has rows, and is fitted",
 }
 # What a figure of that name is where its mechanism takes no part: no time, one cycle, all of a rate.

@@ -81,6 +81,10 @@ def planned(problem, gradient, cores=4):
     """A call under the plan of 910_95 with a few cores, or one like it."""
     profile = load_profile("950PR_9589", {"cores.cube": cores, "cores.vector": 2 * cores})
     plan = nest_plan(problem, gradient, "float16", profile)
+    if plan.schedule == "dgrad_split":
+        # The nest whose tasks are numbered is that of shares, which takes the same blocks.
+        whole = replace(plan.tiling, kernel_split="", al1_buffers=2, bl1_buffers=2)
+        plan = replace(plan, schedule="dgrad_shares", tiling=whole)
     # Small tiles, so that a task is several of them, and what L1 holds matters.
     small = replace(plan.tiling, base_m=min(plan.tiling.base_m, 32), base_n=min(plan.tiling.base_n, 32))
     return call_of(problem, "float16", profile=profile, tilings={gradient: replace(plan, tiling=small)})

@@ -24,13 +24,13 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("group_fits", [True, False], ids=["group in UB", "no group in UB"])
+@pytest.mark.parametrize("fits", [10**6, 16, 0], ids=["lines", "fractals", "less"])
 @pytest.mark.parametrize("cores", [1, 3, 7, 9, 48])
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_cores_are_alike_if_their_boxes_are(change, cores, group_fits):
+def test_cores_are_alike_if_their_boxes_are(change, cores, fits):
     way, shape, c0 = change
     made = change_of(way, shape, "float16", c0)
-    cut = Cut(made, cores, group_fits=group_fits)
+    cut = Cut(made, cores, fits)
     # Any run of tasks, beside those that cores get: a share may begin anywhere in a plane.
     runs = [*shares(cut.tasks, cores), *(range(at, min(cut.tasks, at + 9)) for at in range(cut.tasks))]
     by_boxes, by_signature = {}, {}
@@ -51,8 +51,9 @@ def one_by_one(cut, run):
 
 
 def test_a_signature_has_a_number_for_each_box():
-    # 3 groups of 16 channels, the last with 5, in 6 parts of 16 pixels, the last with 1: 18 boxes of 4 kinds
-    cut = Cut(change_of("NCHW->NC1HWC0", (1, 37, 9, 9), "float16", 16), 48, group_fits=True)
+    # 3 groups of 16 channels, the last with 5, in 6 parts of 16 pixels, the last with 1: 18 boxes of 4 kinds;
+    # half of UB holds 16 pixels of a group
+    cut = Cut(change_of("NCHW->NC1HWC0", (1, 37, 9, 9), "float16", 16), 48, 16)
     assert cut.tasks == 18
     one, last = 5 * [0] + [1], 5 * [2] + [3]
     numbers, planes = zip(*cut.signature(range(18)), strict=True)
@@ -62,27 +63,51 @@ def test_a_signature_has_a_number_for_each_box():
 
 
 @pytest.mark.parametrize(
-    ("way", "images", "group_fits", "tasks"),
+    ("way", "images", "fits", "tasks", "each"),
     [
         # 16 images on 30 cores use 16 / 30 of a round, more than half: an image each, if a group is packed at
         # once.
-        ("NCHW->NC1HWC0", 16, True, 16),
-        # Else there are 3 groups to an image, of 2 fractals of pixels: 48 groups, each cut in 2 for the 240
-        # tasks that 30 cores want.
-        ("NCHW->NC1HWC0", 16, False, 96),
-        ("NC1HWC0->NCHW", 16, True, 96),
+        ("NCHW->NC1HWC0", 16, 25, 16, 1),
+        # Else there are 3 groups to an image, of 2 fractals of pixels, of which half of UB holds one: 96
+        # tasks, and 30 cores need 4 rounds.
+        ("NCHW->NC1HWC0", 16, 16, 96, 4),
+        # Not packed, groups are dealt: 48 of them in 2 rounds.
+        ("NC1HWC0->NCHW", 16, 25, 48, 2),
         # 15 images leave half of the cores idle, 33 of two rounds nearly half: 33 / 60 is more than half.
-        ("NCHW->NC1HWC0", 15, True, 90),
-        ("NCHW->NC1HWC0", 33, True, 33),
+        ("NCHW->NC1HWC0", 15, 25, 45, 2),
+        ("NCHW->NC1HWC0", 33, 25, 33, 2),
         # 18 of 30 are 0.6, enough for every change.
-        ("NC1HWC0->NCHW", 18, False, 18),
+        ("NC1HWC0->NCHW", 18, 0, 18, 1),
     ],
 )
 def test_cores_get_whole_images_beyond_half_of_their_rounds_where_a_group_is_packed_at_once(
-    way, images, group_fits, tasks
+    way, images, fits, tasks, each
 ):
     change = change_of(way, (images, 37, 5, 5), "float16", 16)
-    assert Cut(change, 30, group_fits=group_fits).tasks == tasks
+    cut = Cut(change, 30, fits)
+    assert (cut.tasks, cut.each) == (tasks, each)
+
+
+@pytest.mark.parametrize(
+    ("way", "shape", "cores", "rows"),
+    [
+        # One row more than 48 cores have in the mean: 192 rows are 5 each on 39 cores, 256 are 6 on 43, and
+        # 384 are 9 on 43. So many blocks the profiles of such kernels count.
+        ("NCHW->FRACTAL_Z", (192, 64, 5, 5), 39, 5),
+        ("FRACTAL_Z->NCHW", (192, 64, 5, 5), 39, 5),
+        ("NCHW->FRACTAL_Z", (256, 256, 3, 3), 43, 6),
+        ("NCHW->FRACTAL_Z", (384, 192, 3, 3), 43, 9),
+        # Rows of 3 x 121 numbers of 4 bytes are 45 blocks and 12 bytes: 8 of them are whole blocks.
+        ("FRACTAL_Z->NCHW", (64, 3, 11, 11), 8, 8),
+        ("NCHW->FRACTAL_Z", (64, 3, 11, 11), 32, 2),
+        # Of one tap groups of 8 channels are dealt.
+        ("NCHW->FRACTAL_Z", (192, 192, 1, 1), 24, 192),
+    ],
+)
+def test_weights_are_dealt_by_rows_unless_they_have_one_tap(way, shape, cores, rows):
+    cut = Cut(change_of(way, shape, "float32", 8), 48, 4096)
+    assert (-(-cut.tasks // cut.each), cut.each) == (cores, 1)
+    assert len(next(cut.boxes(range(1)))[0].line) == rows
 
 
 def diagonal(cls):
@@ -131,12 +156,12 @@ def test_boxes_of_equal_extents_take_up_the_same_room(make):
     assert 1 < len(rooms) < len(boxes)
 
 
-@pytest.mark.parametrize("group_fits", [True, False], ids=["group in UB", "no group in UB"])
+@pytest.mark.parametrize("fits", [10**6, 16, 0], ids=["lines", "fractals", "less"])
 @pytest.mark.parametrize("cores", [1, 3, 7, 48])
 @pytest.mark.parametrize("make", (ALL | OTHERS).values(), ids=ALL | OTHERS)
-def test_a_row_tells_where_its_box_lies(make, cores, group_fits):
+def test_a_row_tells_where_its_box_lies(make, cores, fits):
     change = make()
-    cut = Cut(change, cores, group_fits=group_fits)
+    cut = Cut(change, cores, fits)
     runs = [*shares(cut.tasks, cores), *(range(at, min(cut.tasks, at + 9)) for at in range(cut.tasks))]
     for run in runs:
         boxes = [cut.moved(cut.kinds[kind], place) for kind, place in cut.rows(run)]
@@ -149,5 +174,5 @@ def test_a_row_tells_where_its_box_lies(make, cores, group_fits):
 
 def test_planes_are_taken_together_up_to_a_group_with_fewer_channels():
     # 3 groups of 2 images each; the last group has half of its channels: planes 4 and 5
-    cut = Cut(merged(), 1, group_fits=True)
+    cut = Cut(merged(), 1, 30)
     assert [(box.plane, planes) for box, planes in cut.boxes(range(cut.tasks))] == [(0, 4), (4, 2)]

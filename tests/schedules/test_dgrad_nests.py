@@ -38,6 +38,10 @@ class Written:
     def __init__(self, schedule, tasks):
         self.s, self.cut, self.gemm, self.t = schedule, schedule.tasks, schedule.gemm, schedule.tiling
         self.profile = schedule.profile
+        # The operators' kernels: those of the 950 call for tiles ahead, others count the slots of L1.
+        self.operator = self.s.name not in ("dgrad", "dgrad_columns_outer")
+        self.ahead = self.operator and self.profile.npu_arch == "3510"
+        self.counted = self.operator and self.s.name != "dgrad_split" and not self.ahead
         b = self.b = ProgramBuilder(self.profile)
         sizes = self.cut.sizes(tasks)
         self.left, self.right, *self.l0, self.l0c = tile_rings(b, self.t, sizes, self.gemm.sliding.itemsize)
@@ -64,9 +68,20 @@ class Written:
                 continue
             c, first = self.l0c.next(), True
             for kernel, source in pairs:
-                for segment in met:
+                self.places = [
+                    self.counted_places(task, [segment.left for segment in met], 0),
+                    self.counted_places(task, [segment.right for segment in met], 1),
+                ]
+                for number, segment in enumerate(met):
                     image = self.image(task, cut, source, segment.left)
                     weights = self.weights(task, cut, kernel, segment.right)
+                    if self.ahead:
+                        lefts = [other.left for other in met[number:] if other.left != segment.left]
+                        rights = [other.right for other in met[number:] if other.right != segment.right]
+                        if lefts and self.t.al1_buffers > 1:
+                            self.image(task, cut, source, lefts[0])
+                        if rights and self.t.bl1_buffers > 1:
+                            self.weights(task, cut, kernel, rights[0])
                     for at, beside, groups in segment.slices:
                         a, own = self.l0[0].next(), self.l0[1].next()
                         tile, s = cut.left_tiles[*run, segment.left], cut.gemm.sliding
@@ -74,12 +89,33 @@ class Written:
                         b.add(LoadL0A(a, image, rows))
                         taps = segment.right.rows * segment.right.cols, cut.gemm.backwards, beside, groups
                         b.add(LoadL0B(own, weights, TapRows(*taps, s.c0, task.columns, s.itemsize)))
-                        if not first and spacing_needed(self.profile, run[1], task.columns):
+                        if not self.operator and not first and self.spaced(task):
                             b.add(PipeBarrier("M"))
                         k, dtype = groups * s.c0, self.gemm.compute_dtype
                         b.add(Mmad(c, a, own, run[1], k, task.columns, dtype, first))
+                        if self.operator and run[1] * task.columns < 2560:
+                            b.add(PipeBarrier("M"))
                         first = False
             self.write(task, cut, c, len(cut.parts) > 1)
+
+    def spaced(self, task):
+        return spacing_needed(self.profile, task.pixels, task.columns)
+
+    def counted_places(self, task, boxes, side):
+        """The place in L1 of each box of a reduction, where the kernel counts them; forget what is lost."""
+        copies, tiles = (self.t.al1_buffers, self.left) if side == 0 else (self.t.bl1_buffers, self.right)
+        boxes = list(dict.fromkeys(boxes))
+        if not self.counted or copies == 1:
+            return {}
+        if len(boxes) > copies:
+            tiles.forget()
+        runs, length, begin = (
+            (self.cut.pixel_tiles, self.t.block_m, task.first_pixel)
+            if side == 0
+            else (self.cut.column_tiles, self.t.block_n, task.first_column)
+        )
+        number = sum(begin // length * length <= first < begin for first, _ in runs)
+        return {box: number * len(boxes) + j for j, box in enumerate(boxes)}
 
     def reads(self, cut, run, box):
         """Whether the pass of a box reads any pixel; a nest without passes leaves nothing out."""
@@ -98,6 +134,8 @@ class Written:
         shared = getattr(self.cut, "shares_tiles", False)
         place = place if shared else (*place, box, task.phase)
         slot = self.left.find(place)
+        if box in self.places[0]:
+            self.left.point(self.places[0][box])
         if slot is None:
             slot, tile = self.left.next(place), cut.left_tiles[task.first_pixel, task.pixels, box]
             channels = slice(box.channel, box.channel + box.channels)
@@ -106,7 +144,12 @@ class Written:
                 self.spread(slot, tile, index)
                 return slot
             if tile.clear:
-                self.b.add(FillL1(slot, tile.l1_bytes, tile.window.tile_shape))
+                # Where the kernel counts slots it clears the whole of one: room for the largest tile.
+                whole = self.counted and self.gemm.sliding.insert != (1, 1) and not self.ub
+                most = max(own.l1_bytes for own in cut.left_tiles.values())
+                self.b.add(FillL1(slot, most if whole else tile.l1_bytes, tile.window.tile_shape))
+                if whole and tile.rows is not None:
+                    self.b.add(PipeBarrier("MTE2"))
             if tile.rows is not None:
                 place = Gm(self.gemm.source, index)
                 self.b.add(CopyGmToL1(slot, place, tile.gm_bytes, (), tile.window, tile.placement))
@@ -134,6 +177,8 @@ class Written:
     def weights(self, task, cut, kernel, box):
         place = task.group, kernel, task.first_column, box, task.phase
         slot = self.right.find(place)
+        if box in self.places[1]:
+            self.right.point(self.places[1][box])
         if slot is None:
             slot, s = self.right.next(place), cut.gemm.sliding
             columns = slice(task.first_column, task.first_column + task.columns)
@@ -163,7 +208,7 @@ class Written:
             return Gm(target, (*index, *lines))
 
         if self.direct:
-            self.b.add(Fixpipe(place(0, n), c, m * n * target.itemsize, c0, atomic, False, False))
+            self.b.add(Fixpipe(place(0, n), c, m * n * target.itemsize, c0, atomic))
             return
         path = self.profile.paths["L0C_UB"]
         if self.t.cl0_buffers > 1 and path.m_stall_share > 0:

@@ -12,25 +12,25 @@ from tests.plans.test_product_tiling import KINDS, counts, kernel_of, planned
 
 # (Mmads, Fixpipes) of a kind.
 COUNTS = {
-    # Two images are a block each, whose 9 taps x 16 channels are 3 slices of 48.
-    "arch22 weights resident": (6, 2),
+    # Two images are a block each, whose 160 channels are slices of 112 and 48.
+    "arch22 weights resident": (4, 2),
     # Three depths are a block each, and meet 1, 2 and 1 kernel depths: 4 x 9 x 32 in slices of 144.
     "arch22 both streamed": (8, 3),
     # One block; 144 with its zeros in slices of 48.
     "arch22 zeros inserted": (3, 1),
     # Two images in two parts; 9 x 16 in slices of 24.
     "arch22 grid of cores": (24, 4),
-    # 100 pixels are blocks of 64 and 36; 9 x 48 in slices of 144.
-    "arch35 small shape": (6, 2),
+    # 100 pixels are blocks of 60 and 40; 9 x 48 in slices of 240, five rows of taps.
+    "arch35 small shape": (4, 2),
     "arch35 weights resident": (12, 12),  # twelve images; 9 x 16 are one slice
-    # Two images, in segments of 224 and 16 channels: 2016 in slices of 240 are 9, 144 are one.
-    "arch35 segments": (20, 4),
+    # Two images, in segments of 2048 and 32 channels: in slices of 256 these are 8 and one.
+    "arch35 segments": (18, 4),
     # Four phases with 1, 2, 2 and 4 taps of 272 channels: in slices of 64 these are 5, 9, 9 and 17.
     "arch35 split along both axes": (40, 4),
     # Two images of four phases; 4 taps x 32 channels are slices of 96 and 32.
     "arch35 split with whole operands": (16, 8),
-    # Phases with one and two rows of two taps: 32 and 64, a slice each.
-    "arch35 split along H": (2, 2),
+    # Phases with one and two rows of two taps: 32 and 64, in slices of 32 on which both end.
+    "arch35 split along H": (3, 2),
     "arch35 blocks that fill L0C": (12, 12),  # twelve images; one slice
     # Two images are a block each. Of three rows of taps one reads pixels: 3 taps x 32 channels are a slice.
     "arch35 a row of taps at a time": (2, 2),
@@ -43,23 +43,23 @@ COUNTS = {
     "arch22 rows and columns": (4, 4),
     # Two depths at two kernel depths; 81 pixels in slices of 48.
     "arch22 library in depth": (8, 4),
-    # Two images in two halves of 72 pixels; 144 columns are three blocks.
-    "arch22 library": (12, 12),
-    # One task in four parts of three rows; two images of 36 pixels each.
+    # Two images of 144 pixels are slices of 48 each; 144 columns are one block.
+    "arch22 library": (6, 2),
+    # One task in four parts of six rows; 144 pixels in slices of 112.
     "arch22 deterministic": (8, 4),
     # 288 columns are two tasks in two parts of two images; 100 pixels are a slice.
     "arch35 stream-K": (8, 4),
     "arch35 strips of a line": (5, 1),  # four strips of 128 columns and one of 88
     # Three parts of a row each: four strips of 128 columns are slices of 112 and 16, one of 88 is one.
     "arch35 strips of several rows": (27, 3),
-    # Two tasks of rows in two parts of an image each: six taps, each a block of 27 pixels.
-    "arch35 taps too far apart": (24, 24),
+    # Two tasks of rows in two parts of an image each: six taps, each 27 pixels behind zeros.
+    "arch35 taps too far apart": (48, 24),
     # Of five kernel depths one meets the image: a whole task, four images of 81 pixels.
     "arch35 last round of padding alone": (4, 1),
     # One whole task of four images, and one in two parts of two.
     "arch35 last round with padding among its tasks": (8, 3),
-    # Five images in four parts of three rows: 36 pixels in slices of 16.
-    "arch22 grid of 20 cores": (60, 20),
+    # Five images in four parts of four rows: 64 pixels are a slice, 288 columns blocks of 256 and 32.
+    "arch22 grid of 20 cores": (40, 40),
 }
 
 
@@ -76,7 +76,9 @@ def multiplications(name):
     small, big = (whole(channels, max(c0, 16)) for channels in (p.small_channels, p.big_channels))
     pairs, taps = len(p.depths_met), prod(p.kernel[1:])
     if gradient == "grad_weight":
-        return p.batch * pairs * prod(p.small_size[1:]) * small * big * taps
+        # Tap by tap a block begins with a product of C0 zeros; of two parts of a whole each does.
+        zeros = 2 * c0 if name == "arch35 taps too far apart" else 0
+        return (p.batch * pairs * prod(p.small_size[1:]) + zeros) * small * big * taps
     split = planned(name)[1].kernel_split
     # Pixels x taps along H and W: a split one meets a tap where pixel + padding - tap is a whole stride.
     steps = [step if axis in split else 1 for axis, step in zip("hw", p.strides[1:], strict=True)]

@@ -1,6 +1,6 @@
 """Do vector cores of 910_95 turn the weights of grad_input first where the operator has them do so?
 
-The unit-test records say so of ten layers and not of 32 (`test_vendor_records.py` compares all of them).
+When they do is a rule of plans (`tests/plans/test_thresholds_dgrad.py`); what they then run is held here.
 """
 
 from dataclasses import replace
@@ -11,20 +11,13 @@ import pytest
 from ascendsim import ConvProblem, Tiling, check_schedule, estimate, load_profile
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.ops.plan import Plan
-from ascendsim.ops.tiling.vendor.arch35.dgrad_weights import turned_first
-from ascendsim.ops.tiling.vendor.layer import Layer, Layouts
 from ascendsim.ops.tiling.vendor.names import from_vendor, to_vendor, unnamed
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from tests.helpers.aclnn_calls import arguments_of, first_phase
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
 from tests.helpers.rules_calls import conv
 from tests.helpers.toy_profiles import toy_split
 
 ONLY = {"product": "950PR_9589", "output_mask": (True, False, False)}
-# 3-D, 16 bits, 64 channels for 9 taps; a reduction of 64 x 9 = 576 at each kernel depth.
-DEEP = ConvProblem((1, 64, 4, 12, 12), (64, 64, 3, 3, 3), padding=1)
-PLAN = VendorPlan("inner_product", 256, 64, 48, step_ka=3, step_kb=3)
-SPLIT = VendorPlan("kernel_split", 256, 64, 48, kernel_split="hw")
 SMALL = {
     "shares": ConvProblem((2, 40, 7, 6), (20, 40, 3, 3), padding=1),
     "depth": ConvProblem((1, 24, 3, 6, 5), (20, 24, 2, 3, 3), (1, 2, 1), (0, 1, 1)),
@@ -40,77 +33,10 @@ TURNED = Tiling(
 )
 
 
-def turns(plan=PLAN, problem=DEEP, dtype="float16", **more):
-    hf32 = more.pop("hf32", False)
-    return turned_first(replace(plan, **more), Layer.of(problem, "hf32" if hf32 else dtype))
-
-
 def nest_of(name):
     return (
         ("dgrad_split", replace(TURNED, kernel_split="hw")) if name == "split" else ("dgrad_shares", TURNED)
     )
-
-
-# --- the rule
-
-
-def test_small_blocks_of_16_bits_have_weights_turned_under_up_to_9_taps_from_384_pixels_not():
-    assert turns(base_m=368)
-    assert not turns(base_m=384)
-    four = replace(DEEP, weight=(64, 64, 3, 4, 4))
-    assert turns(problem=four, base_m=496)
-    assert not turns(problem=four, base_m=512)
-
-
-def test_plain_float32_hides_it_from_256_pixels_on_and_hf32_from_512():
-    assert turns(dtype="float32", base_m=240)
-    assert not turns(dtype="float32", base_m=256)
-    assert turns(dtype="float32", hf32=True, base_m=496)
-    assert not turns(dtype="float32", hf32=True, base_m=512)
-
-
-def test_weights_that_come_whole_for_every_task_are_turned_whatever_the_block():
-    # 12 slices of 48 are the 576 of a kernel depth; 11 are not. In one copy they stay for all tasks.
-    assert turns(base_m=1024, step_kb=12)
-    assert not turns(base_m=1024, step_kb=11)
-    assert not turns(base_m=256, step_kb=12, bl1_buffers=1)
-    # Of a segment of 32 channels they are 288, six slices.
-    assert turns(base_m=1024, step_kb=6, k_segment=32)
-
-
-@pytest.mark.parametrize(
-    ("input", "weight", "asked"),
-    [
-        ((1, 16, 4, 12, 12), (64, 16, 3, 3, 3), True),
-        ((1, 24, 4, 12, 12), (64, 24, 3, 3, 3), False),  # neither one fractal of channels nor two
-        ((1, 32, 4, 12, 12), (64, 32, 3, 3, 3), True),
-        ((1, 32, 4, 12, 12), (64, 32, 3, 4, 8), False),  # as many taps as channels
-        ((1, 64, 1, 12, 12), (64, 64, 3, 3, 3), False),  # one depth
-        ((1, 64, 4, 12, 12), (64, 64, 1, 3, 3), False),  # one kernel depth
-    ],
-)
-def test_channels_taps_and_depths_must_make_it_worth_while(input, weight, asked):
-    assert turns(problem=ConvProblem(input, weight, padding=1)) is asked
-
-
-def test_depths_are_asked_of_16_bits_alone():
-    flat = ConvProblem((1, 64, 12, 12), (64, 64, 3, 3), padding=1)
-    assert not turns(problem=flat)
-    assert turns(problem=flat, dtype="float32", base_m=128)
-
-
-def test_a_split_kernel_has_them_turned_unless_both_operands_stay():
-    flat = ConvProblem((1, 8, 24, 24), (8, 8, 3, 3), 2, 1)
-    assert turns(SPLIT, flat)
-    assert not turns(SPLIT, flat, al1_buffers=1, bl1_buffers=1)
-    assert turns(SPLIT, flat, al1_buffers=1, bl1_buffers=1, kernel_split="h")
-
-
-def test_groups_four_channels_a_tap_and_weights_with_channels_last_are_read_as_they_lie():
-    assert not turns(problem=replace(DEEP, weight=(64, 32, 3, 3, 3), groups=2))
-    assert not turns(taps="c04")
-    last = Layer.of(DEEP, "float16")._replace(layouts=Layouts(weight="NDHWC"))
-    assert not turned_first(PLAN, last)
 
 
 # --- the kernel

@@ -37,12 +37,12 @@ def test_instructions_are_those_of_a_winograd():
     problem = ConvProblem((2, 20, 9, 11), (20, 20, 3, 3), 1, 1)
     kernel = kernel_of(problem)
     names = [phase.name for phase in kernel.phases]
-    assert names == ["re-lay input", "re-lay grad_output", "points", "compute"]
+    assert names == ["re-lay grad_output", "re-lay input", "points", "compute"]
     found = counts(kernel.phases[3])
     clusters = 4 * 4
     # 16 products a cluster, where the direct sum has 9 taps for each of the 4 pixels of a tile: 36 for 16.
     assert found["Mmad"] == found["LoadL0A"] == found["LoadL0B"] == 16 * clusters
-    # Points of grad_output come from global memory, those of input through UB, all groups in one piece.
+    # Points of input come from global memory, those of grad_output through UB, all groups in one piece.
     assert found["CopyGmToL1"] == found["CopyUbToL1"] == found["ToPoints"] == clusters
     # Two blocks have two groups of columns, two have one: each takes 16 sums out of L0C.
     assert found["ToTaps"] == found["CopyUbToGm"] == 6

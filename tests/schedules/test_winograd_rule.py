@@ -36,16 +36,17 @@ def taken(problem, dtype="float32", *, hf32=False, **options):
         (ConvProblem((1, 256, 16, 16), (256, 256, 1, 1)), False),
         (replace(WIDE, padding=(1, 2, 1, 1)), False),
         (replace(WIDE, padding=(2, 3)), True),  # unequal along two axes, equal on both ends of each
-        (replace(WIDE, padding=8), True),
-        (replace(WIDE, padding=9), False),
+        (replace(WIDE, input=(1, 256, 80, 80), padding=8), True),
+        (replace(WIDE, input=(1, 256, 80, 80), padding=9), False),
         (ConvProblem((1, 512, 16, 16), (512, 256, 3, 3), 1, 1, groups=2), False),
         (ConvProblem((1, 256, 2, 16, 16), (256, 256, 1, 3, 3), 1, (0, 1, 1)), False),
         (ConvProblem((1, 256, 1, 16, 16), (256, 256, 1, 3, 3), 1, (0, 1, 1)), True),
         (ConvProblem((1, 256, 1, 16, 16), (256, 256, 3, 3, 3), 1, 1), False),
         (replace(WIDE, transposed=True), True),
-        (replace(WIDE, input=(1, 256, 7, 7)), True),  # 4 x 4 tiles: half of a cluster of 4 x 8
-        (replace(WIDE, input=(1, 256, 6, 7)), False),  # 3 x 4
-        (replace(WIDE, input=(1, 256, 3, 31)), True),  # 2 x 16 tiles: all of a cluster of 2 x 16
+        (replace(WIDE, input=(1, 256, 7, 7)), True),  # of 4 x 4 tiles 3 x 3 are not all padding
+        (replace(WIDE, input=(1, 256, 6, 7)), True),  # 2 x 3 of 3 x 4
+        (replace(WIDE, input=(1, 256, 6, 6)), False),  # 2 x 2 of 3 x 3
+        (replace(WIDE, input=(1, 256, 3, 31)), False),  # 1 x 15 of 2 x 16
     ],
     ids=str,
 )

@@ -26,8 +26,8 @@ from ascendsim.workloads import load_workload
 from tests.helpers.studied_hardware import (
     BOTH,
     CORES,
+    DENSE,
     L0C,
-    LARGE,
     MEMORY,
     SMALL_LAYERS,
     STREAM,
@@ -75,7 +75,7 @@ def test_better_is_never_worse_than_either_plan():
 
 
 def test_memory_buys_nothing_with_a_warm_l2_and_something_with_a_handed_one():
-    warm, handed = answered(question(MEMORY, layers=(StudiedLayer("large", LARGE, BOTH),))).gains
+    warm, handed = answered(question(MEMORY, layers=(StudiedLayer("dense", DENSE, BOTH),))).gains
     # Warm, no byte crosses the link to memory: not one cycle can change.
     assert (warm.share, warm.distinguishable) == (0, False)
     assert handed.share > 0.01

@@ -289,8 +289,8 @@ def test_what_is_not_nothing_is_not_printed_as_nothing(part, text):
 
 def test_columns_of_intervals_are_left_out_where_none_was_asked_for(doubtful):
     assert hardware_table(doubtful).headings[-3:] == ("saves", "between", "verdict")
-    # With L2 handed a faster memory saves something, so that there is no verdict of "no change" either.
-    table = hardware_table(answered(question(MEMORY, starts=("handed",))))
+    # With L2 cold a faster memory saves something, so that there is no verdict of "no change" either.
+    table = hardware_table(answered(question(MEMORY, starts=("cold",))))
     assert table.headings[-2:] == ("better", "saves")
     assert {len(row) for row in table.rows} == {len(table.headings)}
     # With L2 warm it changes nothing: a verdict without an interval.

@@ -28,9 +28,9 @@ def tilings(gradient, problem=LAYER):
     return OperatorTilings(PlanRequest(problem, gradient, "float16", PROFILE))
 
 
-def tuner(gradient="grad_weight", product=PRODUCT, **options):
+def tuner(gradient="grad_weight", product=PRODUCT, problem=LAYER, **options):
     keywords = {"trials": 12, "doubt": False, "starts": ("warm",)} | options
-    asked = TilingQuestion("a test", product, LAYER, gradient, **keywords)
+    asked = TilingQuestion("a test", product, problem, gradient, **keywords)
     return Tuner(asked, Engine(Store(), 1), Budget(), "float16")
 
 
@@ -149,10 +149,18 @@ def test_ours_alone_and_any_go_through_the_nests_that_they_name():
 
 
 def test_where_calls_follow_our_search_any_means_our_nests():
-    # 910B2's float16 gradients have no rule that a call follows by default.
-    asked = tuner(product="910B2", trials=6)
+    # No rule is known for groups on 910B2.
+    asked = tuner(product="910B2", trials=6, problem=replace(LAYER, weight=(64, 32, 3, 3), groups=2))
     tune(asked)
     assert {trial.plan.schedule for trial in asked.trials.values()} == {"wgrad"}
+
+
+def test_and_where_calls_follow_rules_whose_plans_no_device_can_be_given():
+    # The product's own plan, of the nest of 910B2's library, is timed in any case.
+    asked = tuner(product="910B2", trials=6)
+    tune(asked)
+    found = {(trial.plan.schedule, trial.found_by == "product") for trial in asked.trials.values()}
+    assert found == {("wgrad_fractals", True), ("wgrad", False)}
 
 
 # ---- The entries that were tuned by hand

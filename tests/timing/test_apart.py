@@ -56,7 +56,16 @@ def test_no_slice_is_named_twice():
                 met.add(phase.name)
                 found = slices(phase)
                 assert len(found) == len(set(found)), (kernel.name, phase.name)
-    names = {"zero fill", "cast", "gather", "ordered sum", "dilation", "transdata", "turned weights"}
+    names = {
+        "zero fill",
+        "cast",
+        "gather",
+        "ordered sum",
+        "dilation",
+        "transdata",
+        "turned weights",
+        "regroup",
+    }
     assert met == names
 
 

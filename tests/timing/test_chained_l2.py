@@ -47,6 +47,19 @@ def test_what_was_just_written_is_not_fetched():
     assert made["transdata_grad_output_2"].cycles < made["transdata_grad_output"].cycles
 
 
+@pytest.mark.parametrize(("start", "fetched"), [("handed", 0), ("chained", 1), ("cold", 1)])
+def test_a_change_of_layout_finds_what_it_reads_where_each_kernel_is_handed_its_first_input(start, fetched):
+    made = kernels(start=start)
+    # The first readers of the tensors of the user, be it the gradient that the layer behind has just written
+    # or what the forward pass has left long ago.
+    sizes = {"grad_output": 2 * 48 * 144, "weight": 48 * 32 * 9, "input": 2 * 32 * 144}
+    for name, size in sizes.items():
+        found = from_memory(made[f"transdata_{name}"])
+        # Numbers of 2 bytes; what does not begin at a sector comes with the rest of it.
+        assert bool(found) == bool(fetched), name
+        assert found >= fetched * size * 2, name
+
+
 def test_a_tensor_that_the_cube_reads_as_it_is_stays_known():
     # The 950 packs nothing: its grad_weight finds the grad_output that grad_input has read.
     # Planned by our search: stream-K has vector cores that read parts of the sum from memory, too.

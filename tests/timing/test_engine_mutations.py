@@ -163,6 +163,7 @@ WALK = [
     Mutation("walk", "if form < 0 or (", "if ("),
     Mutation("walk", "m[held + found] = key", "pass"),
     Mutation("walk", "m[ring + R_TURN] = found", "pass"),
+    Mutation("walk", "total(m, p + 3, registers) + count - 1", "total(m, p + 3, registers) + count"),
     Mutation("walk", "m[tiles + m[ring + R_TILES] + place] = -1", "pass"),
     Mutation("walk", "m[registers + m[p + 4]] << SLOT_BITS", "0"),
     Mutation("walk", "or (mode == TRANSFERS and m[p + 5])", "or m[p + 5]"),

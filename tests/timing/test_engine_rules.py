@@ -5,6 +5,7 @@ line is noticed here (`test_engine_mutations.py`), and so is an index beyond a t
 """
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from ascendsim import Tiling, load_profile
 from ascendsim.errors import ProgramError
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.timing import kernel as door
 from ascendsim.timing.fast import phase
@@ -277,6 +279,32 @@ def test_tensors_to_which_only_later_phases_add_are_not_handed_over():
     made = kernel([program(read(100, place=1))], *[[program(write)] for write in writes])
     times = check(made, PLAIN.but(l2_bytes=X.size_bytes), l2_start="handed")
     assert times.bytes["memory_read"] == 0
+
+
+@pytest.mark.parametrize(
+    ("layout", "role", "handed", "missed"),
+    [
+        ("NDC1HWC0", "input", True, 0),
+        ("NDC1HWC0", "input", False, 40),
+        ("ND", "input", True, 40),  # nobody has brought it into another layout
+        ("NDC1HWC0", "output", True, 40),  # what the kernel itself writes comes from no other
+    ],
+)
+def test_where_operands_are_handed_over_all_of_the_cubes_layout_are_there(layout, role, handed, missed):
+    other = GmTensor("z", (40,), "int8", 1, role, layout=layout)
+    made = kernel([program(read(100, place=1), read(40, tensor=other, place=1))])
+    made = replace(made, tensors={**made.tensors, "z": other})
+    times = check(made, PLAIN.but(operands_handed=handed), l2_start="handed")
+    assert times.bytes["memory_read"] == missed
+
+
+def test_the_first_of_several_operands_has_its_room_first():
+    # L2 has room for all of it, and for 30 bytes of the other: of these 40 are read.
+    other = GmTensor("z", (40,), "int8", 1, layout="NDC1HWC0")
+    made = kernel([program(read(100, place=1), read(40, tensor=other, place=1))])
+    made = replace(made, tensors={**made.tensors, "z": other})
+    profile = PLAIN.but(operands_handed=True, l2_bytes=X.size_bytes + 30)
+    assert check(made, profile, l2_start="handed").bytes["memory_read"] == 10
 
 
 class ShortQueues(FakeProfile):

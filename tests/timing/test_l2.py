@@ -157,7 +157,8 @@ def test_a_smaller_l2_takes_as_much_as_it_holds():
 
 def test_the_kernels_of_a_call_know_each_others_tensors():
     # grad_weight finds in L2 the grad_output that grad_input has read, under the same name, and no input.
-    profile = load_profile("910B")
+    # What several cores miss at one time is to come once, so that bytes can be counted.
+    profile = load_profile("910B", {"l2.most_fetches": 1})
     problem = ConvProblem((2, 32, 16, 16), (32, 32, 1, 1))
     made = estimate(problem, output_mask=(True, True, False)).kernels
     kernels = {result.name: result.kernel for result in made}
@@ -193,6 +194,24 @@ def test_the_example_of_an_outcome():
         2: Outcome(1, pushed),
     }
     assert memory(made) == (8000, 2000)
+
+
+@pytest.mark.parametrize(("most", "times"), [(1, 1), (2, 2), (8, 3)])
+def test_what_several_cores_miss_at_one_time_crosses_the_link_for_each_of_them(most, times):
+    # Three cores read 4000 bytes of one slice in one round over a link of 10 bytes a cycle, then each of them
+    # again, which hits.
+    one = GmTensor("p", (2000,), "float16", 2)
+    rows = program(read(one, 4000, 0), read(one, 4000, 0))
+    made = kernel([(0, rows)] * 3, tensors=(one, W))
+    profile = FakeProfile(memory=(10, 10**6), most_fetches=most)
+    found = account(made, profile, "cold")
+    assert memory(found) == (4000 * times, 0)
+    # Each core waits for all of it whatever crosses.
+    assert found.outcomes[0][0][0] == Outcome(Fraction(1, 3), readers=3, together=1)
+    timed = time_kernel(made, profile, l2_start="cold")
+    # The link has 10 bytes a cycle, a core's own path too, by which the second read takes 400 cycles.
+    assert 400 * times + 400 <= timed.cycles <= 400 * times + 402
+    assert timed.bytes["memory_read"] == 4000 * times
 
 
 # --- the stack ---------------------------------------------------------------------------------------------

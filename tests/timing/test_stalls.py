@@ -21,7 +21,7 @@ def cycles(product, share, m, cl0_buffers):
     """Cycles of a product of m x 1024 x 128 on one core, and its instructions that keep M still."""
     profile = load_profile(product, overrides={SHARE: share})
     tiling = TILING | {"cl0_buffers": cl0_buffers}
-    problem = MatmulProblem(m, 1024, 128)
+    problem = MatmulProblem(m, 1024, 128, layout="NZ")
     kernel = estimate_matmul(problem, "float16", product=profile, tiling=Tiling(**tiling)).kernels[-1]
     return kernel.cycles, stalls(kernel)
 

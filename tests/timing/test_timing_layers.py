@@ -54,7 +54,8 @@ def test_estimates_come_from_the_compiled_engine_and_timelines_from_simpy(run):
 
 
 def test_memory_serves_what_it_must(run):
-    # Cold, each input is read once at least as far as it is touched; nothing more is read than asked for.
+    # Cold, each input is read once at least as far as it is touched; nothing more is read than asked for, or
+    # as often more as L2 fetches what several cores miss at one time.
     profile, kernels = run
     for result in kernels:
         cold = time_kernel(result.kernel, profile, l2_start="cold").bytes
@@ -62,7 +63,8 @@ def test_memory_serves_what_it_must(run):
         assert cold["memory_write"] == 0
         inputs = sum(t.size_bytes for t in result.kernel.tensors.values() if t.role == "input")
         assert 0.5 * inputs <= cold["memory_read"] <= cold["l2_read"] + cold["l2_write"]
-        assert cold["memory_read"] <= sum(t.size_bytes for t in result.kernel.tensors.values()) * 1.01
+        touched = sum(t.size_bytes for t in result.kernel.tensors.values())
+        assert cold["memory_read"] <= touched * profile.l2.most_fetches * 1.01
 
 
 def test_a_cold_l2_never_makes_it_faster(run):

@@ -14,6 +14,7 @@ from ascendsim.validate.schema import Row
 from prose.chips import variant_of, vector_kind
 from prose.copies import instruction_cells, stream_cells
 from prose.gradients import gradient_cells
+from prose.layouts import layout_cells
 from prose.products import is_product, product_cells, tile_cells
 from prose.raw import COLUMNS, SkipError, busy_us, read_line
 
@@ -510,3 +511,43 @@ def test_the_roles_of_a_table_are_those_of_the_figures(measured_table):
     assert all((row.role == "fit") == row.id.startswith(tuple(named)) for row in table)
     # No figure names rows that are not there.
     assert all(any(row.id.startswith(prefix) for row in table) for prefix in named)
+
+
+@pytest.mark.parametrize(
+    ("layout", "sizes", "found"),
+    [
+        ("NCHW -> NC1HWC0:192", ((1, 48, 5, 5), (1, 6, 5, 5, 8)), ("NCHW->NC1HWC0", (1, 48, 5, 5), 8, None)),
+        (
+            "NCDHW -> FRACTAL_Z_3D",
+            ((32, 3, 2, 4, 4), (32, 2, 16, 16)),
+            ("NCDHW->FRACTAL_Z_3D", (32, 3, 2, 4, 4), 16, None),
+        ),
+        (
+            "NDC1HWC0 -> NCDHW",
+            ((2, 3, 1, 4, 4, 16), (2, 5, 3, 4, 4)),
+            ("NDC1HWC0->NCDHW", (2, 5, 3, 4, 4), 16, None),
+        ),
+        # 32 groups of 25 taps: 25 x 2 fractals as one group; 2 merged ones of 16 are 25 x 2 x 2.
+        (
+            "FRACTAL_Z:1 -> FRACTAL_Z:32",
+            ((25, 2, 16, 8), (100, 1, 16, 8)),
+            ("FRACTAL_Z->FRACTAL_Z", (32, 1, 5, 5), 8, 32),
+        ),
+    ],
+)
+def test_changes_of_layout_tell_what_was_changed(layout, sizes, found):
+    told = layout_cells(
+        raw("x", "TransData", layout=layout, us=5, sizes=dict(zip(("in", "out"), sizes, strict=True)))
+    )
+    made = told["change"], tuple(told["input_shape"]), told["c0"], told.get("groups")
+    assert made == found
+
+
+def test_groups_whose_channels_are_not_told_are_skipped():
+    # 9 taps are no 5 x 5, and 50 fractals have room for groups of more channels.
+    for sizes in (
+        {"in": (9, 2, 16, 8), "out": (36, 1, 16, 8)},
+        {"in": (25, 2, 16, 8), "out": (50, 1, 16, 8)},
+    ):
+        with pytest.raises(SkipError, match="channels are not told"):
+            layout_cells(raw("x", "TransData", layout="FRACTAL_Z:1 -> FRACTAL_Z:32", us=5, sizes=sizes))

@@ -67,7 +67,7 @@ MALFORMED = [
     ("transdata", "change", "NCHW->NZ", "change is 'NCHW->NZ'; it must be one of NCHW->NC1HWC0"),
     ("transdata", "change", None, "change is empty"),
     ("transdata", "c0", 0, "c0 is '0'"),
-    ("transdata", "input_shape", "2x32x12", "the shape is (2, 32, 12); give four sizes"),
+    ("transdata", "input_shape", "2x32x12", "the shape is (2, 32, 12); give 4 sizes"),
     ("transdata", "input_shape", "999999999x32x12x10", "no chip's memory"),
     ("transdata", "compute_dtype", "int4", "int4"),
     ("forward", "groups", 5, "groups"),

@@ -93,7 +93,7 @@ def test_the_type_is_that_of_the_first_operand(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "strategy"), [("MatMulV2", "search"), ("MatMulV3", "basic blocks"), ("MatMul", "basic blocks")]
+    ("kind", "strategy"), [("MatMulV2", "search"), ("MatMulV3", "operator"), ("MatMul", "operator")]
 )
 def test_the_kernel_before_walks_no_basic_blocks(tmp_path, kind, strategy):
     assert one(tmp_path, PRODUCT | {"type": kind}).strategy == strategy
@@ -280,13 +280,20 @@ def test_what_is_read_can_be_compared(tmp_path):
     assert ["stride [1, 1] and padding" in case.note for case in found.cases] == [False, True, True]
 
 
-@pytest.mark.parametrize("kernel", [PRODUCT, FILTER])
-def test_a_kernel_of_a_step_begins_with_what_the_kernel_before_has_left(tmp_path, kernel):
+def test_a_kernel_of_a_step_begins_with_what_the_kernel_before_has_left(tmp_path):
     # The same kernel that repeats finds all operands in L2, the one of a step brings the others from memory.
-    row = one(tmp_path, kernel)
+    row = one(tmp_path, PRODUCT)
     assert row.l2_start == "handed"
     step, again = compare_rows([row, replace(row, l2_start="warm")]).cases
     assert step.estimated > again.estimated
+
+
+def test_a_gradient_of_a_step_finds_both_operands_as_its_call_has_just_laid_them_out(tmp_path):
+    row = one(tmp_path, FILTER)
+    assert row.l2_start == "handed"
+    starts = ("handed", "warm", "cold")
+    step, again, cold = compare_rows([replace(row, l2_start=start) for start in starts]).cases
+    assert step.estimated == again.estimated < cold.estimated
 
 
 @pytest.mark.parametrize(("text", "blocks"), [("20", 20), ("", 0), ("N/A", 0), ("\u00b2", 0)])

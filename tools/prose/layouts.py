@@ -1,13 +1,17 @@
 """Changes of layout as columns."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from prose.raw import Raw, SkipError, is_number
 
 # What sources call row after row.
-PLAIN = ("DefaultFormat", "NCHW")
-PACKED = ("NC1HWC0", "FRACTAL_Z")
+PLAIN = {"DefaultFormat": "NCHW", "NCHW": "NCHW", "NCDHW": "NCDHW"}
+PACKED = ("NC1HWC0", "FRACTAL_Z", "NDC1HWC0", "FRACTAL_Z_3D")
+DEPTHWISE = "one channel a group, as of the weights that become FRACTAL_Z in the same profile; 5 x 5 taps"
+# Of the depthwise weights that were regrouped: a side of their windows, and the rows of a fractal.
+TAPS, ROWS = 5, 16
 COUNTERS = {"v_us": "aiv_vec_time(us)", "mte2_us": "aiv_mte2_time(us)", "mte3_us": "aiv_mte3_time(us)"}
 FORMATS = {"float": "float32"}
 GENERATIONS = {"first-generation 910": "first generation", "910B": "A2 generation"}
@@ -25,8 +29,15 @@ def layout_cells(raw: Raw) -> Cells:
     if raw.us is None:
         raise SkipError("gives no time")
     before, after = _change(raw.layout) or ("", "")
-    packs = before == "NCHW"
+    packs = before in PLAIN
     plain, packed = (_sizes(raw.sizes[end]) for end in (("in", "out") if packs else ("out", "in")))
+    told: Cells = {}
+    if before == after:
+        # Two layouts of the cube: the numbers of groups tell the weight, if each group has one channel.
+        groups, taps = int(raw.layout.rpartition(":")[2]), packed[0]
+        if taps != TAPS * TAPS or plain[0] * plain[3] != groups * taps or packed[1] * ROWS != groups:
+            raise SkipError("weights of several groups whose channels are not told")
+        plain, told = (groups, 1, TAPS, TAPS), {"groups": groups, "inferred": DEPTHWISE}
     counted = {column: raw.counters.get(name) for column, name in COUNTERS.items()}
     return {
         "measured_us": raw.us,
@@ -37,19 +48,21 @@ def layout_cells(raw: Raw) -> Cells:
         "input_shape": plain,
         "change": f"{before}->{after}",
         "c0": packed[-1],
+        **told,
         **{column: told for column, told in counted.items() if is_number(told)},
     }
 
 
 def _change(layout: str) -> tuple[str, str] | None:
-    """Return the layouts before and after, None if neither or both are row after row."""
-    # ":1" behind a layout is a number of groups.
-    before, _, after = layout.replace(":1", "").partition("->")
+    """Return the layouts before and after, None if no kernel of these brings one to the other."""
+    # A number behind a layout is one of groups.
+    before, _, after = re.sub(":[0-9]+", "", layout.replace(" ", "")).partition("->")
     if before in PLAIN and after in PACKED:
-        return "NCHW", after
+        return PLAIN[before], after
     if before in PACKED and after in PLAIN:
-        return before, "NCHW"
-    return None
+        return before, PLAIN[after]
+    regroups = re.fullmatch("FRACTAL_Z(:1)? *-> *FRACTAL_Z:[0-9]+", layout)
+    return ("FRACTAL_Z", "FRACTAL_Z") if regroups else None
 
 
 def _sizes(told: Any) -> Sequence[int]:

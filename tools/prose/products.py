@@ -17,6 +17,7 @@ GROUPS = (
     ("mstt", "other, A2 generation"),
     ("cb-gemm", "other, A2 generation"),
     ("hpm", "other, first generation"),
+    ("aicn-mm-", "bfloat16, 24 cores of the A2 generation"),
 )
 FORMATS = {"mxfp8": "float8_e4m3fn"}
 # Words of a source, any of which says that its numbers are no measurement of these sizes.
@@ -33,6 +34,10 @@ FROM_MEMORY = ("Huawei-Performance-Model", "pto-isa")
 # Runs with known tiles: steps of k that L1 holds at once, and the pipes whose counters are compared.
 MOST_STEPS_IN_L1 = 4
 TILE_PIPES = {"M": "m_us", "MTE1": "mte1_us", "FIX": "fix_us"}
+
+# Runs in which so many weights take turns with one activation: that and the result are in L2, the weights if
+# all of them fit beside the two.
+ROTATING, WEIGHTS = "aicn-mm-", 6
 
 Cells = dict[str, Any]
 
@@ -51,9 +56,19 @@ def is_tiles(raw: Raw) -> bool:
 
 def l2_start_of(raw: Raw) -> str:
     """Return what L2 held of the operands: "warm" unless the source or its times tell otherwise."""
+    if raw.id.startswith(ROTATING):
+        return _rotated(raw)
     if "cold L2" in raw.notes or any(name in raw.source for name in FROM_MEMORY):
         return "cold"
     return "handed" if any(name in raw.source for name in STEPS) else "warm"
+
+
+def _rotated(raw: Raw) -> str:
+    """Return what L2 held in runs whose weights take turns."""
+    m, k, n = (raw.sizes.get(key) or 0 for key in "MKN")
+    held = 2 * (m * k + WEIGHTS * k * n + m * n)
+    fits = held <= load_profile("910B1").l2.capacity_bytes
+    return "warm" if fits else "handed"
 
 
 def compute_dtype_of(raw: Raw) -> str:
@@ -84,10 +99,13 @@ def product_cells(raw: Raw, variant: str) -> Cells:
         "n": n,
         "batch": raw.sizes.get("batch") or 1,
         "transpose_a": _turned(raw, "transA", "A", (m, k)) or _ends_in(raw, m, k),
-        "transpose_b": _turned(raw, "transB", "B", (k, n)) or turned_b,
+        "transpose_b": _turned(raw, "transB", "B", (k, n))
+        or turned_b
+        or raw.sizes.get("transpose_b") is True,
         "layout": "NZ" if "NZ" in raw.layout else "ND",
         "blocks": raw.counters.get("block_dim"),
-        "strategy": "search" if raw.op == OLDER else None,
+        # The kernel's name in those runs is one for all rows of the table, none that was profiled.
+        "strategy": "search" if raw.op == OLDER and not raw.id.startswith(ROTATING) else None,
         "group": next((group for prefix, group in GROUPS if raw.id.startswith(prefix)), None),
         **busy_us(raw),
         **_plan(raw, load_profile(variant)),

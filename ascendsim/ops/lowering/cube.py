@@ -29,7 +29,17 @@ from ascendsim.ops.lowering.notes import (
     padded_rows,
 )
 from ascendsim.ops.lowering.op_types import grad_input_type, grad_weight_type, writes_rows
-from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
+from ascendsim.ops.lowering.relayouts import (
+    activation_in,
+    activation_out,
+    gradient_of_one,
+    join_groups,
+    one_group,
+    split_groups,
+    weight_in,
+    weight_of_one,
+    weight_out,
+)
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem, Triple
@@ -47,6 +57,8 @@ from ascendsim.program.places import GmTensor
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from ascendsim.ops.schedules.vector.relayout import Relayout
 
 WRITES_ROWS = "It writes row after row; what that adds to the cycles of its writes is not modelled."
 
@@ -141,6 +153,13 @@ def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: K
     if merge == 1 and not turned and not call.generation.changes_layouts:
         graph.packed("weight", target, lambda w: pack_weight(w, p, c0, reduce_small=back, unit=unit))
         return kernel
+    if call.generation.changes_layouts and p.groups > 1:
+        # Weights become fractals of one group first, and these are regrouped.
+        vector = _vector(call, graph)
+        one = graph.make("weight", one_group(p, c0, gradient=False), given.dtype, "weight of one group")
+        vector.transdata("transdata_weight", weight_of_one(given, one, p))
+        vector.regroup("weight", split_groups(one, target, p, reduce_small=back, merge=merge))
+        return kernel
     change = weight_in(given, target, p, reduce_small=back, merge=merge)
     if call.generation.changes_layouts:
         _vector(call, graph).transdata("transdata_weight", change)
@@ -190,11 +209,22 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
         )
         return
     made = graph.make("grad_weight", p.weight, output.dtype)
-    change = weight_out(output, made, p, c0, merge)
     if call.generation.changes_layouts:
         graph.add(kernel)
-        _vector(call, graph).transdata("transdata_grad_weight", change)
+        vector = _vector(call, graph)
+        change: Relayout
+        if p.groups > 1:
+            # Their fractals become those of one group first.
+            one = graph.make(
+                "grad_weight", one_group(p, c0, gradient=True), output.dtype, "grad_weight of one group"
+            )
+            vector.regroup("grad_weight", join_groups(output, one, p, merge))
+            change = gradient_of_one(one, made, p)
+        else:
+            change = weight_out(output, made, p, c0, merge)
+        vector.transdata("transdata_grad_weight", change)
     else:
+        change = weight_out(output, made, p, c0, merge)
         # Its own vector cores pick what belongs to single groups out of the merged ones.
         phase = transdata(call.profile, change)._replace(name="diagonal blocks")
         # What another kernel clears is no workspace of this one.

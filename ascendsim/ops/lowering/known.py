@@ -47,7 +47,9 @@ def told_of(call: Call) -> Hashable:
     if own or call.problem.macs > MOST_MACS:
         return None
     # Two plans are equal whoever chose them, but the kernels say who did.
-    plans = [(name, plan, plan.chosen_by, plan.instead, plan.file) for name, plan in call.plans.items()]
+    plans = [
+        (name, plan, plan.chosen_by, plan.instead, plan.rule, plan.file) for name, plan in call.plans.items()
+    ]
     mappings = tuple(call.dtypes.items()), tuple(plans), tuple(call.views.items())
     others = call.accumulation, call.compute_dtype, call.deterministic, call.fixpipe, call.direct_outputs
     return call.problem, call.profile.told, call.profile.variant, mappings, others

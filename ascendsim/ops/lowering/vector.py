@@ -14,6 +14,7 @@ from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.dilation import Spreading, dilation
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
+from ascendsim.ops.schedules.vector.regroup import Regroup, regroup
 from ascendsim.ops.schedules.vector.relayout import Relayout
 from ascendsim.ops.schedules.vector.transdata import transdata
 from ascendsim.profile import Profile
@@ -81,6 +82,12 @@ class VectorKernels(NamedTuple):
         # As bits, which nothing rounds: Inf stays Inf where conversions saturate.
         name = self.graph.fresh(kernel)
         self._add(name, phases, tensors, "float32", op_type="TransData", recipe=change.recipe)
+
+    def regroup(self, name: str, change: Regroup) -> None:
+        """Append the MemSet of a weight in the cube's layout, and the kernel that regroups into its zeros."""
+        self.clear(f"regrouped_{name}", change.target)
+        tensors, phases = (change.source, change.target), (regroup(self.profile, change),)
+        self._add(f"regroup_{name}", phases, tensors, "float32", op_type="TransData", recipe=change.recipe)
 
     def dilate(self, name: str, spreading: Spreading) -> None:
         """Append the kernel that spreads the pixels of a tensor in the cube's layout over zeros."""

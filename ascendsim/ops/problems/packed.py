@@ -17,6 +17,14 @@ from ascendsim.program.places import GmTensor
 C0_BYTES = 32
 
 
+# Changes of layout that a kernel makes, as profilers name them; the last: weights of one group become many.
+REGROUPS = "FRACTAL_Z->FRACTAL_Z"
+CHANGES = (
+    *("NCHW->NC1HWC0", "NC1HWC0->NCHW", "NCHW->FRACTAL_Z", "FRACTAL_Z->NCHW"),
+    *("NCDHW->NDC1HWC0", "NDC1HWC0->NCDHW", "NCDHW->FRACTAL_Z_3D", "FRACTAL_Z_3D->NCDHW", REGROUPS),
+)
+
+
 def groups_of(channels: int, c0: int) -> int:
     """Return how many groups of C0 hold so many channels."""
     return -(-channels // c0)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from ascendsim.numerics.winograd import PIXELS, WINDOW
 
 # Rows and columns of tiles in a cluster; the reduction of one Mmad.
-SHAPES: Final = ((4, 8), (2, 16))
+SHAPES: Final = ((2, 16), (4, 8))
 CLUSTER: Final = 32
 
 
@@ -39,8 +39,8 @@ class Clusters:
     def of(cls, batch: int, size: tuple[int, int]) -> Clusters:
         """Return those of images of so many rows and columns on the small side.
 
-        The shape is the one that needs fewer clusters, of equal ones 4 x 8. How the operator chooses between
-        its two shapes is not known.
+        The shape is the one that needs fewer clusters, of equal ones 2 x 16.
+        Source   host code of the public operator (ops-nn), as read
         """
         tiles = [-(-extent // PIXELS) for extent in size]
         found = (

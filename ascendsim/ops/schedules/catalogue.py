@@ -20,6 +20,7 @@ SCHEDULES: Final[Mapping[str, tuple[str, str]]] = {
     "dgrad_c04": ("dgrad.shares", "DgradC04"),
     "dgrad_passes": ("dgrad.passes", "DgradPasses"),
     "wgrad": ("wgrad.schedule", "Wgrad"),
+    "wgrad_fractals": ("wgrad.fractals", "WgradFractals"),
     "wgrad_shares": ("wgrad.shares", "WgradShares"),
     "wgrad_stream": ("wgrad.stream", "WgradStream"),
     "wgrad_taps": ("wgrad.taps", "WgradTaps"),

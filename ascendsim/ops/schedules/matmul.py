@@ -2,6 +2,15 @@
 
 A tile of c gets its whole reduction at once. Tiles of a and b stay in L1 until their slot is needed, so that
 a tile of c which needs them again does not load them again, unless the tiling says otherwise.
+
+Unified cores cannot turn rows into fractals between GM and L1. There each tile goes through UB in pieces:
+
+    for each piece of whole fractals of a tile:
+        GM -> UB row by row        MTE2
+        turn its rows in place     V     two pieces are in UB, as of results on their way out
+        UB -> L1                   MTE3
+
+That path is the guide's, 8 KiB at a time as its copy needs on the inference series; the loops are assumed.
 """
 
 from __future__ import annotations
@@ -18,16 +27,23 @@ from ascendsim.cube.tile_reads import Submatrix, round_up
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.matmul import MatmulGemm
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.numbering import cut, cut_within
 from ascendsim.ops.schedules.order import MatmulOrder
 from ascendsim.ops.schedules.tiles import Index, Sizes, tile_rings
 from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.program.indices import Axis, alike
+from ascendsim.profile import Profile
+from ascendsim.program.indices import Axis, Number, TileNumber, alike
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import NestProgram
+from ascendsim.program.reserved import Ring
+from ascendsim.vector.instructions import CopyGmToUb
+from ascendsim.vector.relayout import FractalsToL1, Turn, TurnTile
+
+# What goes through UB at a time, and the rows of a fractal.
+PIECE_BYTES, FRACTAL = 8192, 16
 
 
 class Task(NamedTuple):
@@ -145,6 +161,8 @@ class MatmulNest(Nest):
         self.chunk_a, self.chunk_b = min(t.step_ka * t.base_k, k), min(t.step_kb * t.base_k, k)
         sizes = Sizes(m, n, min(round_up(t.base_k, k0), k), m * self.chunk_a * size, n * self.chunk_b * size)
         left, right, l0a, l0b, l0c = tile_rings(self, t, sizes, size)
+        self.through_ub = through_ub(p, schedule.profile)
+        rows = self.ring("UB", PIECE_BYTES, "rows", 2) if self.through_ub else None
         target, copies = self.gemm.c, t.cl0_buffers
         out = Writeback(self, target, m, n, 0, unit_flag=t.unit_flag, l0c_tiles=copies)
         # With two copies in L1 the next tiles arrive while these are read, in the steady state.
@@ -175,10 +193,10 @@ class MatmulNest(Nest):
             self.emit(self.barrier, (), [row, column, at])
             chunk = chunk_of_a[at]
             with self.hold(left, matrix, row, chunk) as a1:
-                self.emit(self.copy_a, [a1], [matrix, row, chunk])
+                self._bring("a", a1, rows, [matrix, row, chunk])
             chunk = chunk_of_b[at]
             with self.hold(right, batch, column, chunk) as b1:
-                self.emit(self.copy_b, [b1], [batch, column, chunk])
+                self._bring("b", b1, rows, [batch, column, chunk])
             a, b = self.next(l0a), self.next(l0b)
             # b goes to L0 before a: where L1 holds one copy, its next tiles come only when both have left, as
             # is measured of kernels that do not double-buffer.
@@ -186,6 +204,95 @@ class MatmulNest(Nest):
             self.emit(self.load_a, [a, a1], [row, column, at])
             self.emit(self.mmad, [c, a, b], [row, column, at])
         out.write(c, [batch, row, column], self.size_of, self.output, (column, widths))
+
+    def _bring(self, name: str, slot: TileNumber, rows: Ring | None, tile: list[Number | int]) -> None:
+        """Bring a tile of a or b into L1: at once, or through UB piece by piece."""
+        if rows is None:
+            self.emit(self.copy_a if name == "a" else self.copy_b, [slot], tile)
+            return
+        tiles = self.row_tiles if name == "a" else self.column_tiles
+        # The largest tile, of the first chunk, has the most of them.
+        largest = max(range(len(tiles)), key=lambda at: tiles[at][1])
+        most = len(self._pieces(name, largest, 0))
+        with self.loop(Axis(most, list(range(most))), "piece") as at:
+            piece = self.next(rows)
+            self.emit(self.fetch_a if name == "a" else self.fetch_b, [piece], [*tile, at])
+            self.emit(self.turn_a if name == "a" else self.turn_b, [piece], [*tile[1:], at])
+            self.emit(self.leave_a if name == "a" else self.leave_b, [slot, piece], [*tile[1:], at])
+
+    def _pieces(self, name: str, tile: int, chunk: int) -> list[tuple[range, range]]:
+        """Return rows and columns of the pieces of a stored tile, whole fractals of at most 8 KiB each."""
+        size, (height, width) = self.gemm.a.itemsize, map(_length, self._stored(name, tile, chunk))
+        wide = min(width, PIECE_BYTES // (FRACTAL * size))
+        high = FRACTAL * max(1, PIECE_BYTES // (FRACTAL * width * size))
+        return [
+            (range(top, min(height, top + high)), range(left, min(width, left + wide)))
+            for top in range(0, height, high)
+            for left in range(0, width, wide)
+        ]
+
+    def _stored(self, name: str, tile: int, chunk: int) -> tuple[slice, slice]:
+        """Return the rows and columns of a tile as its matrix lies in GM."""
+        if name == "a":
+            own = _range(self.row_tiles[tile]), self._chunk(self.chunk_a, chunk)
+        else:
+            own = self._chunk(self.chunk_b, chunk), _range(self.column_tiles[tile])
+        turned = self.p.transpose_a if name == "a" else self.p.transpose_b
+        return own[::-1] if turned else own
+
+    def fetch_a(self, slot: Slot, matrix: int, row: int, chunk: int, at: int) -> CopyGmToUb | None:
+        """Bring a piece of a tile of a into UB."""
+        return self._fetch("a", slot, matrix, row, chunk, at)
+
+    def fetch_b(self, slot: Slot, batch: int, column: int, chunk: int, at: int) -> CopyGmToUb | None:
+        """Bring a piece of a tile of b into UB."""
+        return self._fetch("b", slot, batch, column, chunk, at)
+
+    def turn_a(self, slot: Slot, row: int, chunk: int, at: int) -> TurnTile | None:
+        """Make fractals of a piece of a."""
+        return self._turn("a", slot, row, chunk, at)
+
+    def turn_b(self, slot: Slot, column: int, chunk: int, at: int) -> TurnTile | None:
+        """Make fractals of a piece of b."""
+        return self._turn("b", slot, column, chunk, at)
+
+    def leave_a(self, slot: Slot, piece: Slot, row: int, chunk: int, at: int) -> FractalsToL1 | None:
+        """Bring a piece of a to its place in L1."""
+        return self._leave("a", slot, piece, row, chunk, at)
+
+    def leave_b(self, slot: Slot, piece: Slot, column: int, chunk: int, at: int) -> FractalsToL1 | None:
+        """Bring a piece of b to its place in L1."""
+        return self._leave("b", slot, piece, column, chunk, at)
+
+    def _fetch(self, name: str, slot: Slot, matrix: int, tile: int, chunk: int, at: int) -> CopyGmToUb | None:
+        pieces = self._pieces(name, tile, chunk)
+        if at >= len(pieces):
+            return None
+        tensor, whole = self.gemm.a if name == "a" else self.gemm.b, self._stored(name, tile, chunk)
+        part = tuple(_inside(own, piece) for own, piece in zip(whole, pieces[at], strict=True))
+        rows, columns = map(len, pieces[at])
+        padded = rows if columns * tensor.itemsize % 32 else 0
+        size = rows * columns * tensor.itemsize
+        return CopyGmToUb(slot, Gm(tensor, (matrix, *part)), size, (rows, columns), padded)
+
+    def _turn(self, name: str, slot: Slot, tile: int, chunk: int, at: int) -> TurnTile | None:
+        pieces = self._pieces(name, tile, chunk)
+        if at >= len(pieces):
+            return None
+        # Blocks change places as a whole; here the piece stays a matrix.
+        shape = tuple(map(len, pieces[at]))
+        return TurnTile(slot, slot, Turn(shape, shape, (0, 1), shape, shape), self.gemm.a.itemsize, 0, 0)
+
+    def _leave(
+        self, name: str, slot: Slot, piece: Slot, tile: int, chunk: int, at: int
+    ) -> FractalsToL1 | None:
+        pieces = self._pieces(name, tile, chunk)
+        if at >= len(pieces):
+            return None
+        rows, columns = pieces[at]
+        height, width = map(_length, self._stored(name, tile, chunk))
+        size = len(rows) * len(columns) * self.gemm.a.itemsize
+        return FractalsToL1(slot, piece, size, (height, width), (rows.start, columns.start))
 
     def _chunks(self, chunk: int) -> Axis:
         return Axis(-(-self.p.k // chunk), alike([depth for _, depth in cut(self.p.k, chunk)]))
@@ -243,6 +350,19 @@ class MatmulNest(Nest):
         """Return the slice of c for a range of the columns of a tile."""
         begin = self.column_tiles[column][0] + first
         return batch, _range(self.row_tiles[row]), slice(begin, begin + count)
+
+
+def through_ub(problem: MatmulProblem, profile: Profile) -> bool:
+    """Tell whether operands go through UB: rows, on cores whose copies into L1 do not turn them."""
+    return problem.layout == "ND" and profile.core_structure == "unified"
+
+
+def _length(own: slice) -> int:
+    return int(own.stop - own.start)
+
+
+def _inside(own: slice, part: range) -> slice:
+    return slice(own.start + part.start, own.start + part.stop)
 
 
 def _range(tile: tuple[int, int]) -> slice:

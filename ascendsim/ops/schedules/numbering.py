@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, product
 from math import gcd
 from typing import Any
@@ -22,6 +23,20 @@ def cut(extent: int, part: int) -> list[tuple[int, int]]:
 def cut_within(ranges: Ranges, part: int) -> list[tuple[int, int]]:
     """Cut each range into ranges of `part`, none of which reaches into the next one."""
     return [(start + first, count) for start, length in ranges for first, count in cut(length, part)]
+
+
+def enumerated(tiles: Ranges) -> list[tuple[int, int]]:
+    """Return where each tile begins, and its number."""
+    return [(first, number) for number, (first, _) in enumerate(tiles)]
+
+
+def numbers_within(tiles: Iterable[tuple[int, Hashable]], part: int) -> list[int]:
+    """Return the number of each tile among those that begin in the same part of an extent, from 0.
+
+    tiles   where each begins, and what tells it; neighbours that are one tile have one number
+    """
+    counts: dict[int, dict[Hashable, int]] = defaultdict(dict)
+    return [(own := counts[first // part]).setdefault(told, len(own)) for first, told in tiles]
 
 
 def numbered(owner: str, order: str, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

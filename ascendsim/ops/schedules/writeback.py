@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
+from ascendsim.cube.fixpipe import FRACTAL_COLUMNS, CopyL0cToUb, Fixpipe, ReadOut, StallCube
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import UnsupportedError
 from ascendsim.program.indices import Axis, Number, Span
@@ -24,7 +24,8 @@ class Writeback:
 
     With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces
     of columns as its part of UB, one of `ub_share`, asks for. `c0` > 0 writes NC1HWC0, else a plain matrix.
-    `unit_flag` lets Fixpipe begin with the last product into a tile. `cut` says that the device lays a plain
+    Under the `unit_flag` Fixpipe begins with the last product into a tile, and the next product waits for the
+    reading alone. `cut` says that the device lays a plain
     matrix in groups of 8 channels. L0C holds `l0c_tiles` of them: of several M makes one while V reads
     another, and stands still for part of that.
 
@@ -46,9 +47,14 @@ class Writeback:
     ) -> None:
         profile = nest.profile
         self._nest, self._tensor, self._c0 = nest, tensor, c0
-        self._unit_flag, self._cut = unit_flag, cut
+        self._cut = cut
+        split = (cut or 0 < c0 < FRACTAL_COLUMNS) and not unit_flag
+        # Whether L0C is free before what is added of cut ones has arrived.
+        self._posted = bool(split and profile.fixpipe.channel_split_atomic_bytes_per_cycle)
         # Unified cores have no Fixpipe: what leaves L0C goes through UB, in the vector pipe.
         self._direct = profile.has_path("L0C", "GM")
+        # What is between L0C and GM takes no room in any buffer.
+        self._read = nest.ring("L0C", 0, "READ", 1) if unit_flag else None
         if self._direct:
             return
         if not (profile.has_path("L0C", "UB") and profile.has_path("UB", "GM")):
@@ -89,8 +95,17 @@ class Writeback:
             def fixpipe(slot: Slot, *own: int) -> Fixpipe:
                 m, n = size(*own)
                 place = Gm(target, find(*own, 0, n))
-                return Fixpipe(place, slot, m * n * itemsize, self._c0, atomic, self._unit_flag, self._cut)
+                read, posted = self._read is not None, atomic and self._posted
+                return Fixpipe(place, slot, m * n * itemsize, self._c0, atomic, self._cut, read, posted)
 
+            def read_out(slot: Slot, source: Slot, *own: int) -> ReadOut:
+                m, n = size(*own)
+                return ReadOut(slot, source, m * n)
+
+            if self._read is not None:
+                slot = self._nest.next(self._read)
+                self._nest.emit(read_out, [slot, source], at)
+                source = slot
             self._nest.emit(fixpipe, [source], at)
         else:
             self._through_ub(source, at, size, find, columns, target, atomic)

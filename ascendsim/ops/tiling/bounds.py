@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS, row_spans
+from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS, fractal_pixels, row_spans
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.dgrad import DgradGemm
@@ -106,9 +106,10 @@ class _Work(ABC):
 
     def patches(self, buffer: str, stride: int) -> Fraction:
         """Return the cycles of load3d for one (channel group, tap) of all pixels of an image."""
-        law, spans = self.profile.load3d[buffer], row_spans(0, self.s.pixels, self.s.out_size[1])
+        law, deep = self.profile.load3d[buffer], fractal_pixels(buffer, self.s.itemsize)
+        spans = row_spans(0, self.s.pixels, self.s.out_size[1], deep)
         cycles = sum(count * law.fractal_cycles(stride, rows) for rows, count in spans.items())
-        return Fraction(FRACTAL_BYTES * cycles, law.fractal_bytes)
+        return Fraction(FRACTAL_BYTES * cycles * deep, law.fractal_bytes * FRACTAL_ROWS)
 
     def head(self, buffer: str) -> int:
         """Return the cycles of a load3d beside its fractals."""
@@ -152,7 +153,9 @@ class _WgradWork(_Work):
         """Return grad_output again for each block of columns, the patches for each block of rows."""
         patches = self.gemm.all_taps.groups * self.patches("L0B", self.s.stride[1])
         if self.profile.load3d["L0A"].transposes:
-            turned, head = self.gemm.sizes[0] // self.s.c0 * self.patches("L0A", 1), self.head("L0A")
+            law, groups = self.profile.load3d["L0A"], self.gemm.sizes[0] // self.s.c0
+            each = law.turned(-(-self.s.pixels // FRACTAL_ROWS), self.s.itemsize) or self.patches("L0A", 1)
+            turned, head = groups * each, self.head("L0A")
         else:
             rate = Fraction(self.profile.paths["L1_L0A"].bytes_per_cycle)
             turned = self.gemm.sizes[0] * self.gemm.sizes[2] * self.s.itemsize / rate

@@ -12,10 +12,10 @@ from ascendsim.errors import UnsupportedError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.product import product_plan
+from ascendsim.ops.tiling.vendor.product import first_plan, matmul_plan, product_plan
 
 # What a user may ask for, and what a call asks for besides.
-STRATEGIES = ("product", "search")
+STRATEGIES = ("product", "search", "tuned")
 INNER = ("shares", "interface")
 
 
@@ -24,11 +24,12 @@ def choose(request: PlanRequest, strategy: str = "product") -> Plan:
 
     "product"    as the product's operators choose, where their rules are known, else the search
     "search"     this simulator's own search
+    "tuned"      as the tuned entries of the first generation were found; no other one has such a search
     "shares"     the operators' nests of shares, also where a call does not follow them by default
     "interface"  of a matrix product by which the product's interface makes a gradient: its own kernel's
 
     Raises     CapacityError if no tile fits into the buffers; UnsupportedError of "shares" where the rules
-               refuse the layer
+               refuse the layer, and of "tuned" where there is no such search
     """
     if not isinstance(strategy, str) or strategy not in STRATEGIES + INNER:
         raise refusal("choose: strategy", strategy, f"one of {', '.join(STRATEGIES)}")
@@ -55,10 +56,14 @@ def _remembered(asked: _Asked) -> Plan:
         return _by_shares(request)
     if strategy == "interface":
         return _by_interface(request)
-    if strategy == "product" and isinstance(request.problem, ConvProblem):
-        plan, why = product_plan(request)
+    if strategy == "tuned":
+        return _tuned(request)
+    if strategy == "product":
+        plan, why = (
+            product_plan(request) if isinstance(request.problem, ConvProblem) else matmul_plan(request)
+        )
         if plan is not None:
-            return replace(plan, chosen_by="product")
+            return replace(plan, chosen_by=plan.chosen_by or "product")
     # Imported here: most calls are planned as the product does, and search nothing.
     from ascendsim.ops.tiling.search.plan import search_plan
 
@@ -74,9 +79,20 @@ def _by_shares(request: PlanRequest) -> Plan:
     return replace(product_tiling(request, by_winograd=False), chosen_by="product")
 
 
+def _tuned(request: PlanRequest) -> Plan:
+    found = first_plan(request, tuned=True) if isinstance(request.problem, ConvProblem) else None
+    if found is None:
+        raise UnsupportedError(
+            f"tuned plan of {request.gradient} on {request.profile.variant}: only convolutions of one group "
+            "on 910 and 310P have such a search, and not the grad_input of transposed ones; take product or "
+            "search"
+        )
+    return found
+
+
 def _by_interface(request: PlanRequest) -> Plan:
     # Imported here: most calls have no matrix product.
     from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 
-    tiling, _ = vendor_tiling(request.gemm, request.profile, None, basic=True)
-    return Plan("matmul", tiling, chosen_by="product")
+    tiling, rule = vendor_tiling(request.gemm, request.profile, None, planned=True)
+    return Plan("matmul", tiling, chosen_by="product", rule=rule)

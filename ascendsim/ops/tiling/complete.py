@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from ascendsim.errors import CapacityError, ConfigError, UnsupportedError
@@ -120,7 +121,7 @@ def _base(request: PlanRequest) -> Plan:
     if blocks:
         machine = replace(machine, cores=machine.cores._replace(cube=blocks))
     plan = None
-    for plan in _choices(replace(request, profile=machine)):
+    for plan in chain(_by_blocks(request), _choices(replace(request, profile=machine))):
         kind = schedule_named(partial.schedule or plan.schedule)
         if _starts(plan, kind, partial):
             break
@@ -131,6 +132,15 @@ def _base(request: PlanRequest) -> Plan:
             f"grid whose blocks could take turns on them; take at most {cores}, or give a grid"
         )
     return replace(plan, tiling=replace(plan.tiling, used_cores=min(cores, plan.tiling.used_cores)))
+
+
+def _by_blocks(request: PlanRequest) -> Iterator[Plan]:
+    """Yield the plan of a grid of as many blocks as are given, where kernels go by the cells of a grid."""
+    blocks = request.fixed.block_dim
+    if blocks and request.profile.core_structure == "unified":
+        plan = choose(replace(request, blocks=blocks))
+        if plan.chosen_by != "search":
+            yield plan
 
 
 def _starts(plan: Plan, kind: type[Schedule], partial: PartialPlan) -> bool:
@@ -147,7 +157,7 @@ def _starts(plan: Plan, kind: type[Schedule], partial: PartialPlan) -> bool:
 def _choices(request: PlanRequest) -> Iterator[Plan]:
     """Yield the plans to start from, the best first; the search, which says the least, comes last."""
     plan, nest = choose(request), request.fixed.schedule
-    if plan.chosen_by == "product":
+    if plan.chosen_by != "search":
         yield plan
     # The operators' nests have rules of their own, also where a call does not follow them by default.
     other = nest is not None and nest != plan.schedule

@@ -20,7 +20,7 @@ STEPS = ("step_ka", "step_kb")
 # What is made smaller where a buffer is short, in this order: what costs least first. Fields that stand
 # together are halved in turn, the larger one first.
 SHRINK: dict[str, tuple[tuple[str, ...], ...]] = {
-    "L1": (STEPS, ("base_k",), ("al1_buffers", "bl1_buffers"), ("base_m", "base_n")),
+    "L1": (("step_m", "step_n"), STEPS, ("base_k",), ("al1_buffers", "bl1_buffers"), ("base_m", "base_n")),
     "L0A": (("base_k",), ("base_m",), ("al0_buffers",)),
     "L0B": (("base_k",), ("base_n",), ("bl0_buffers",)),
     "L0C": (("cl0_buffers",), ("base_m", "base_n")),

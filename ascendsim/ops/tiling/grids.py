@@ -11,6 +11,7 @@ from ascendsim.ops.plan import GRID, Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.wgrad import WgradGemm
 from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.wgrad.schedule import Wgrad
 from ascendsim.ops.tiling.fitting import unit_of
 from ascendsim.ops.tiling.request import PlanRequest
 
@@ -29,7 +30,7 @@ def on_grid(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tilin
     # Nests that deal shares know parts of the images alone, and number their tasks themselves.
     if not given or "m_dim" not in kind.reads:
         return tiling
-    extents, unit = _extents(request.gemm), unit_of(request)
+    extents, unit = _extents(request.gemm, kind), unit_of(request)
     left = (partial.block_dim or request.profile.cores.cube) // prod(given.values())
     parts = dict(given)
     for axis in extents:
@@ -59,7 +60,7 @@ def dealt_again(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> T
     sized = partial.fields.keys() & {"base_m", "base_n"} and not partial.fields.keys() & {*GRID, "pixel_dim"}
     if not tiling.has_grid or not sized or "m_dim" not in kind.reads:
         return None
-    extents = _extents(request.gemm)
+    extents = _extents(request.gemm, kind)
     sizes = {"m_dim": tiling.base_m, "n_dim": tiling.base_n}
     # Even parts of all pixels are no parts of images and tiles, and give way to these.
     own = {axis: max(1, getattr(tiling, axis)) for axis in extents}
@@ -93,12 +94,13 @@ def _grids(extents: dict[str, int], sizes: dict[str, int], cores: int) -> Iterat
             yield {axis: parts, **others}
 
 
-def _extents(gemm: DgradGemm | WgradGemm) -> dict[str, int]:
+def _extents(gemm: DgradGemm | WgradGemm, kind: type[Schedule]) -> dict[str, int]:
     """Return what each axis of a grid cuts, those first that cost no operand a second load.
 
-    Images, rows of an image, and elements along m and n.
+    Images, rows or fractals of an image, and elements along m and n.
     """
     if isinstance(gemm, DgradGemm):
         return {"batch_dim": gemm.batch, "m_dim": gemm.sliding.pixels, "n_dim": gemm.columns}
-    columns, height = gemm.all_taps.groups * gemm.sliding.c0, gemm.sliding.out_size[0]
-    return {"batch_dim": gemm.batch, "k_dim": height, "m_dim": gemm.rows, "n_dim": columns}
+    columns = gemm.all_taps.groups * gemm.sliding.c0
+    units = kind.image_units(gemm) if issubclass(kind, Wgrad) else gemm.sliding.out_size[0]
+    return {"batch_dim": gemm.batch, "k_dim": units, "m_dim": gemm.rows, "n_dim": columns}

@@ -66,17 +66,33 @@ def fastest_of_few(
     few = _few(gemm, tilings)
     if len(few) == 1:
         return few[0]
-    best, least = few[0], inf
-    for tiling in few:
+    return fastest_of_all(kind, gemm, profile, ((0, tiling) for tiling in few), sums) or few[0]
+
+
+def fastest_of_all(
+    kind: type[Schedule],
+    gemm: DgradGemm | WgradGemm,
+    profile: Profile,
+    tilings: Iterable[tuple[int, Tiling]],
+    sums: str = "atomic",
+) -> Tiling | None:
+    """Return which tiling takes least with its launch, L2 warm; of equal ones the first; None of none.
+
+    tilings   each with the cycles below which it cannot stay: one that cannot win is not timed
+    """
+    best, shortest = None, inf
+    for least, tiling in tilings:
         schedule = kind(gemm, tiling, profile, sums)
         launch = profile.launch_us(schedule.launched) * profile.clock.cube_mhz
+        if least + launch >= shortest:
+            continue
         try:
-            cycles = launch + _timed(schedule, profile, stop_above=least - launch)
+            cycles = launch + _timed(schedule, profile, stop_above=shortest - launch)
         # One that the schedule has no room for is passed over; where all are, the call tells of the first.
         except (CapacityError, StoppedError):
             continue
-        if cycles < least:
-            best, least = tiling, cycles
+        if cycles < shortest:
+            best, shortest = tiling, cycles
     return best
 
 

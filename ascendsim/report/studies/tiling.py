@@ -151,7 +151,7 @@ def notes(answer: TilingAnswer) -> list[str]:
 
 
 def _chosen(answer: TilingAnswer) -> str:
-    return "the product's own" if answer.usual.plan.chosen_by == "product" else "this simulator's search's"
+    return "the product's own" if answer.usual.plan.chosen_by != "search" else "this simulator's search's"
 
 
 def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:

@@ -35,13 +35,13 @@ DEFINITIONS = (
 )
 NO_CLASS = ": no class of these"
 TILINGS = (
-    "No source gives the tilings of the other matrix products. On the 910B they run in the basic blocks "
-    "that counters of its kernels tell, elsewhere under this simulator's plan for the measured number of "
-    "cores; every tile brings both operands. The kernels of the first generation were often cut worse than "
-    "that, and neighbouring sizes very differently: there an estimate is a bound from below. What L2 held "
-    "is inferred from the source: nothing for the 910's training steps and one sample (their operands come "
-    "at the rate of memory), the first operand alone for other steps of networks, all of it elsewhere "
-    "unless the source says otherwise."
+    "No source gives the tilings of the other matrix products. On 910B, 910_93 and 910_95 they run as their "
+    "operator plans them where its rules are known, elsewhere under this simulator's plan for the measured "
+    "number of cores, by which every tile brings both operands. The kernels of the first generation were "
+    "often cut worse than that, and neighbouring sizes very differently: there an estimate is a bound from "
+    "below. What L2 held is inferred from the source: nothing for the 910's training steps and one sample "
+    "(their operands come at the rate of memory), the first operand alone for other steps of networks, all "
+    "of it elsewhere unless the source says otherwise."
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,13 +18,18 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-PARTS = (2, 4, 8)
+# Kernels deal whole fractals, as many to each part but the last; other counts make one of these parts.
+FRACTAL = 16
+PARTS = (2, 3, 4, 8)
 BLOCKS = (2, 4, 8, 16, 32, 64)
 OPTIONS = ("+split3", "+ftz-in", "+ftz-acc", "+saturate")
 
 
 class Cut(NamedTuple):
-    """How a kernel cuts a reduction: into equal parts, added in float32, and each into Mmads of `base_k`."""
+    """How a kernel cuts a reduction: into parts, added in float32 in their order, each in Mmads of `base_k`.
+
+    Parts are whole fractals, of equal length but for the last
+    """
 
     base_k: int
     parts: int
@@ -61,8 +65,13 @@ def candidate_names(fmt: str) -> tuple[str, ...]:
 def cuts(depth: int, unit: int) -> tuple[Cut, ...]:
     """Return the ways in which a kernel may cut a reduction in units of so many products."""
     # The largest first: what fits in one Mmad is usually one.
-    whole = [Cut(base, 1) for base in range(depth, 0, -unit)]
-    return (*whole, *(Cut(depth, parts) for parts in PARTS))
+    lengths = [(depth, 1), *((_length(depth, parts), parts) for parts in PARTS)]
+    return tuple(Cut(base, parts) for length, parts in lengths for base in range(length, 0, -unit))
+
+
+def _length(depth: int, parts: int) -> int:
+    """Return the products of a part but the last."""
+    return -(-depth // (parts * FRACTAL)) * FRACTAL
 
 
 def telling_cuts(model: AccumulationModel, depth: int, unit: int) -> tuple[Cut, ...]:
@@ -88,8 +97,9 @@ def _places(model: AccumulationModel, cut: Cut, depth: int) -> object:
 
 def slices(cut: Cut, depth: int) -> Iterator[list[slice]]:
     """Yield the Mmads of each part."""
-    ends = [depth * at // cut.parts for at in range(cut.parts + 1)]
-    for first, last in pairwise(ends):
+    length = depth if cut.parts == 1 else _length(depth, cut.parts)
+    for first in range(0, depth, length):
+        last = min(first + length, depth)
         yield [slice(at, min(at + cut.base_k, last)) for at in range(first, last, cut.base_k)]
 
 

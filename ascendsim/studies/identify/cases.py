@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 ROUTES = ("matmul", "grad_input", "grad_weight")
+# Zeros around the sums of a grad_weight, found by trial: with so many images, and rows in multiples of so
+# many, the plan of every product gives a core all pixels of an image in one Mmad. With two images and no more
+# rows the library of 910B cuts them into parts, which cores add in float32 in whatever order they end.
+IMAGES, ROWS = 5, 96
 # What frameworks have tensors of: hifloat8 and the 8-bit floats go through operators of their own.
 FORMATS = ("float16", "bfloat16", "float32", "hf32")
 
@@ -62,18 +66,24 @@ def operands(route: str, a: Floats, b: Floats) -> tuple[NDArray[Any], ...]:
     """Return the tensors of a call whose result is a (m, k) times b (k, n), row after row.
 
     Shapes   matmul: a, b. grad_input: grad_output (2, k, m, 1), weight (k, n, 1, 1); grad_weight:
-             grad_output (2, m, 1, k), input (2, n, 1, k). The second image is zero: operators compute single
-             images of single taps in ways of their own
+             grad_output (5, m and zeros, 1, k), input (5, n, 1, k). All images but the first are zero:
+             operators compute single images of single taps in ways of their own
     """
     if route == "matmul":
         return a, b
     if route == "grad_input":
-        return _with_zeros(a.T[None, :, :, None]), b[:, :, None, None]
-    return _with_zeros(a[None, :, None, :]), _with_zeros(b.T[None, :, None, :])
+        return _with_zeros(a.T[None, :, :, None], 2), b[:, :, None, None]
+    rows = np.pad(a, ((0, weight_rows(len(a)) - len(a)), (0, 0)))
+    return _with_zeros(rows[None, :, None, :], IMAGES), _with_zeros(b.T[None, :, None, :], IMAGES)
 
 
-def _with_zeros(image: Floats) -> Floats:
-    return np.concatenate([image, np.zeros_like(image)])
+def weight_rows(m: int) -> int:
+    """Return the output channels of a grad_weight that makes so many rows, those of zeros with them."""
+    return -(-m // ROWS) * ROWS
+
+
+def _with_zeros(image: Floats, images: int) -> Floats:
+    return np.concatenate([image, *[np.zeros_like(image)] * (images - 1)])
 
 
 @default_arithmetic
@@ -93,9 +103,10 @@ def simulated(case: Case, product: Any, accumulation: str | None = None, **optio
         x, mask = encode(np.zeros((2, n, m, 1), np.float32), case.stored), (True, False, False)
         made = _backward(first, x, second, mask, math, options).grad_input
         return decode(made, case.stored)[0, :, :, 0].T
-    w, mask = encode(np.zeros((m, n, 1, 1), np.float32), case.stored), (False, True, False)
+    shape, mask = (weight_rows(m), n, 1, 1), (False, True, False)
+    w = encode(np.zeros(shape, np.float32), case.stored)
     made = _backward(first, second, w, mask, math, options).grad_weight
-    return decode(made, case.stored)[:, :, 0, 0]
+    return decode(made, case.stored)[:m, :, 0, 0]
 
 
 def _backward(grad: Any, x: Any, w: Any, mask: tuple[bool, bool, bool], math: int, options: Any) -> Any:

@@ -20,14 +20,14 @@ import numpy as np
 from ascendsim.errors import ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import encode
-from ascendsim.studies.identify.cases import Case, cases_of, operands
+from ascendsim.studies.identify.cases import Case, cases_of, operands, weight_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
 
-SCHEMA = "ascendsim probe 1"
+SCHEMA = "ascendsim probe 2"
 SCRIPT_NAME, INPUTS, OUTPUTS = "run_on_device.py", "inputs.npz", "outputs.npz"
 SCRIPT = '''\
 """Run the calls of this folder on a device: python run_on_device.py [npu|cpu]. Writes outputs.npz."""
@@ -97,7 +97,7 @@ def write_probe(folder: Path, formats: tuple[str, ...]) -> tuple[Case, ...]:
 
 def _described(case: Case, m: int, n: int) -> dict[str, Any]:
     """Return a call as the script reads it; `missing` is the shape of the tensor that is not read."""
-    missing = [2, n, m, 1] if case.route == "grad_input" else [m, n, 1, 1]
+    missing = [2, n, m, 1] if case.route == "grad_input" else [weight_rows(m), n, 1, 1]
     return {
         "name": case.name,
         "route": case.route,
@@ -122,7 +122,7 @@ def write_outputs(folder: Path, outputs: Mapping[Case, Floats]) -> None:
         if case.route == "grad_input":
             values = np.concatenate([values.T[None, :, :, None], np.zeros((1, n, m, 1), np.float32)])
         elif case.route == "grad_weight":
-            values = values[:, :, None, None]
+            values = np.pad(values, ((0, weight_rows(m) - m), (0, 0)))[:, :, None, None]
         made[case.name] = _bits(encode(np.ascontiguousarray(values), case.stored))
     np.savez(folder / OUTPUTS, **made)  # type: ignore[arg-type]
 
@@ -182,7 +182,7 @@ def _values(case: Case, bits: NDArray[Any]) -> Floats:
     """Return an answer as float32 (m, n)."""
     v, stored = case.vectors(), case.stored
     m, n = v.a.shape[0], v.b.shape[1]
-    shapes = {"matmul": (m, n), "grad_input": (2, n, m, 1), "grad_weight": (m, n, 1, 1)}
+    shapes = {"matmul": (m, n), "grad_input": (2, n, m, 1), "grad_weight": (weight_rows(m), n, 1, 1)}
     integer = np.dtype(np.int32 if stored.itemsize == 4 else np.int16)
     if bits.shape != shapes[case.route] or bits.dtype != integer:
         raise ConfigError(
@@ -196,4 +196,4 @@ def _values(case: Case, bits: NDArray[Any]) -> Floats:
         values = bits.view(np.float32 if stored.itemsize == 4 else np.float16).astype(np.float32)
     if case.route == "grad_input":
         return np.ascontiguousarray(values[0, :, :, 0].T)
-    return values.reshape(m, n)
+    return values.reshape(-1, n)[:m]

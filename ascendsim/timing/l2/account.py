@@ -8,7 +8,8 @@ lies deeper than the capacity has gone. So a larger L2 never misses more.
   write takes its place without a read and leaves it dirty; an atomic add reads what it adds to. A tensor that
   is not `cached` is looked up but not kept.
 - **Many cores, one slice.** What is missing of it comes once; the cores that find it there, until it has gone
-  again, have equal parts of the fetching. Those that come in the same round wait for each other's parts too.
+  again, have equal parts of the fetching. Those that come in the same round wait for each other's parts too;
+  where L2 does not merge their misses (`most_fetches`) the parts cross the link for each of them.
   Of equal cores the pass knows one: the others have slices of their own as far as the tensor is large enough
   for that, and share them beyond. So equal cores stay equal, and folding changes no cycle.
 - **Write-back** happens in the background: every byte read in a phase carries its part of the dirty bytes
@@ -19,7 +20,8 @@ lies deeper than the capacity has gone. So a larger L2 never misses more.
   by the last of them.
 - **Start.** Cold: empty. Warm: as the same kernel leaves it that began cold. A warm kernel that fits misses
   nothing. Handed: the first input, clean and spread evenly, as another kernel has written it, and before it
-  tensors to which the first phase adds, whose zeros are even newer; in a step of a network that is larger
+  tensors to which the first phase adds, whose zeros are even newer; behind it other operands in the cube's
+  layout where every call brings them into it (`l2.operands_handed`). In a step of a network that is larger
   than L2 weights and stored activations have gone by the time they are needed again.
   Or what another kernel has left (`left_by`).
 
@@ -30,6 +32,7 @@ What L2 makes of a transfer is an `Outcome` (`accesses.py` has an example). The 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -110,9 +113,29 @@ def account_of_lanes(
         return LanesAccount(made, moved | {"memory": 0, "memory_read": 0, "memory_write": 0})
     stack = _begun(accesses, kernel, profile, l2_start)
     made = tuple([outcomes(phase, run(phase, stack)) for phase in accesses])
-    memory = stack.read_bytes + stack.written_bytes
-    by_memory = {"memory": memory, "memory_read": stack.read_bytes, "memory_write": stack.written_bytes}
+    most = profile.l2.most_fetches
+    read = stack.read_bytes + (fetched_again(phases, made, most) if most > 1 else 0)
+    by_memory = {
+        "memory": read + stack.written_bytes,
+        "memory_read": read,
+        "memory_write": stack.written_bytes,
+    }
     return LanesAccount(made, moved | by_memory)
+
+
+def fetched_again(phases: Sequence[PhaseLanes], made: Sequence[PhaseOutcomes], most: int) -> int:
+    """Return the bytes that cross the link to memory once more, as several cores miss them at one time."""
+    total = Fraction(0)
+    for phase, found in zip(phases, made, strict=True):
+        more = [each.fetched * (min(each.readers, most) - 1) for each in found.outcomes]
+        if not any(more):
+            continue
+        for lane, numbers in zip(phase.lanes, found.numbers, strict=True):
+            keys, counts = np.unique(lane.traffics.astype(np.int64) * len(more) + numbers, return_counts=True)
+            for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+                traffic, outcome = divmod(key, len(more))
+                total += lane.cores * count * phase.traffics[traffic].bytes * more[outcome]
+    return round(total)
 
 
 def only_hits(kernel: Kernel, profile: Profile, l2_start: Start) -> bool:
@@ -196,8 +219,17 @@ def _begun(phases: Sequence[Accesses], kernel: Kernel, profile: Profile, l2_star
         stack.forget_bytes()
     elif l2_start == "handed":
         # Zeros to which the kernel adds are a MemSet's just before. Kernels list their tensors with the one
-        # first that another kernel hands over.
+        # first that another kernel hands over; where each call brings its operands into the cube's layout,
+        # the others come from the kernels before, too.
         tensors = list(kernel.tensors.values())
-        for number in dict.fromkeys([*(phases[0].added_to() if phases else ()), 0]):
-            stack.hold(tensors[number].name, tensors[number].size_bytes)
+        zeros = phases[0].added_to() if phases else ()
+        newest = {number: tensors[number] for number in dict.fromkeys([*zeros, 0])}
+        if profile.l2.operands_handed:
+            left = profile.l2.capacity_bytes - sum([tensor.size_bytes for tensor in newest.values()])
+            others = [each for n, each in enumerate(tensors) if each.laid_out and n not in newest]
+            for tensor in reversed([each for each in others if each.role == "input"]):
+                stack.hold(tensor.name, min(tensor.size_bytes, max(0, left)))
+                left -= tensor.size_bytes
+        for tensor in newest.values():
+            stack.hold(tensor.name, tensor.size_bytes)
     return stack

@@ -54,12 +54,15 @@ def bias_us(row: Row, profile: Profile) -> Estimate:
 
 
 def transdata_us(row: Row, profile: Profile) -> Estimate:
-    """Return the microseconds of a TransData between row after row and NC1HWC0 or FRACTAL_Z.
+    """Return the microseconds of a TransData between row after row and the cube's layouts, or two of these.
 
     Raises   AscendSimError if the shape is none of an image or a weight
     """
     refuse_beyond_memory(prod(row.input_shape))
     found = estimate_transdata(
-        row.change, row.input_shape, row.compute_dtype, profile, c0=row.c0, l2_start=row.l2_start
+        *(row.change, row.input_shape, row.compute_dtype, profile),
+        c0=row.c0,
+        groups=row.groups,
+        l2_start=row.l2_start,
     )
     return Estimate(found.time_us, active_us(found.timeline, profile), "schedule inferred")

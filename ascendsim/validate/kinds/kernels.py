@@ -74,8 +74,8 @@ def plan_of(row: Row, problem: MatmulProblem, profile: Profile) -> tuple[Tiling,
         return Tiling(**given), ""
     dtype, math_type = _operands(row)
     gemm = MatmulGemm.of(problem, "hf32" if math_type else dtype, row.out_dtype or None)
-    basic = row.strategy == "basic blocks"
-    tiling, what = vendor_tiling(gemm, profile, row.blocks or None, basic=basic)
+    planned = row.strategy == "operator"
+    tiling, what = vendor_tiling(gemm, profile, row.blocks or None, planned=planned)
     return tiling, f"tiling inferred: {what}"
 
 
@@ -162,7 +162,7 @@ def gradient_us(row: Row, profile: Profile, *, grid_from_row: bool = False) -> E
     result = gradient_call(row, profile, mask, plan=plan)
     # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
-    note = PRODUCT_NOTE if plan or kernel.kernel.facts["plan"].chosen_by == "product" else CONV_NOTE
+    note = PRODUCT_NOTE if plan or kernel.kernel.facts["plan"].chosen_by != "search" else CONV_NOTE
     if plan:
         note += f", {row.blocks} blocks as measured"
     return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)

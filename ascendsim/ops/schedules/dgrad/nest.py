@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ascendsim.cube.im2col import Im2col
-from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
+from ascendsim.cube.mmad import Mmad, PipeBarrier, is_small, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import TapRows
 from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.schedules.blocks import BlockNest
+from ascendsim.ops.schedules.counted import CountedPlaces, Steps, begins_of
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, inserts_in_ub, spans_of
 from ascendsim.ops.schedules.tiles import Index, Sizes
-from ascendsim.program.indices import Axis, Number, Spans, Table, alike
+from ascendsim.program.indices import Axis, Number, Spans, Table, TileNumber, alike
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
 
@@ -39,14 +40,17 @@ class DgradTiles:
         self._nest = nest
         self.cut, self.gemm, self.profile, self._spread = cut, cut.gemm, cut.profile, spread
         self.runs, self.wides = cut.pixel_tiles, cut.column_tiles
+        # Kernels that count slots clear the whole of one before each copy that leaves gaps.
+        gaps = self.gemm.sliding.insert != (1, 1) and cut.counted and not spread
+        self._cleared = max(cut.left_bytes.values()) if gaps else 0
         self.boxes, self.right_boxes = cut.left_boxes, cut.right_boxes
         self.widths = [count for _, count in self.wides]
         self.channels = [slice(box.channel, box.channel + box.channels) for box in self.boxes]
         self.segments = [segment for part in cut.parts for segment in part]
         self.products = [(segment, own) for segment in self.segments for own in segment.slices]
         left, right = ({box: at for at, box in enumerate(own)} for own in (self.boxes, self.right_boxes))
-        lefts = [left[segment.left] for segment in self.segments]
-        rights = [right[segment.right] for segment in self.segments]
+        self.left_boxes_of = lefts = [left[segment.left] for segment in self.segments]
+        self.right_boxes_of = rights = [right[segment.right] for segment in self.segments]
         # An image tile costs by its pixels and its box, wherever that begins in the channels.
         self.slabs, self.shapes = (
             alike([box[:2] for box in self.boxes]),
@@ -90,7 +94,11 @@ class DgradTiles:
         tile = self.tile(pixels, box)
         if not tile.clear or (tile.rows is not None and self._spread):
             return None
-        return FillL1(slot, tile.l1_bytes, tile.window.tile_shape)
+        return FillL1(slot, self._cleared or tile.l1_bytes, tile.window.tile_shape)
+
+    def settle(self, pixels: int, box: int) -> PipeBarrier | None:
+        """Let a cleared slot lie before pixels are copied into it."""
+        return PipeBarrier("MTE2") if self._cleared and self.tile(pixels, box).rows is not None else None
 
     def copy_left(
         self, slot: Slot, group: int, image: int, source: int, pixels: int, box: int
@@ -127,6 +135,11 @@ class DgradTiles:
         spaced = begun and spacing_needed(self.profile, self.runs[pixels][1], self.widths[columns])
         return PipeBarrier("M") if spaced else None
 
+    def drain(self, pixels: int, columns: int) -> PipeBarrier | None:
+        """Let the cube come to rest after a small product."""
+        small = is_small(self.profile, self.runs[pixels][1], self.widths[columns])
+        return PipeBarrier("M") if small else None
+
     def mmad(self, c: Slot, a: Slot, b: Slot, begun: int, pixels: int, at: int, columns: int) -> Mmad:
         """Add the product of a slice of the reduction."""
         k, dtype = self.products[at][1][2] * self.gemm.sliding.c0, self.gemm.compute_dtype
@@ -142,6 +155,26 @@ class DgradTiles:
         c0, (begin, length) = self.gemm.out_c0, self.runs[pixels]
         start = (self.wides[columns][0] + first) // c0
         return group, image, depth, slice(start, start + count // c0), slice(begin, begin + length)
+
+
+class Reductions(NamedTuple):
+    """The steps of the reductions of base blocks: each meets the boxes of a segment.
+
+    runs       the steps of each part of a reduction; `first` is the number of the first part of some pixels
+    segments   by step the number of its segment
+    begins     by step whether a part begins with it
+    listed     `segments` as a table, where it is not each step's own number
+    """
+
+    runs: Spans
+    first: Number | int
+    segments: Sequence[int]
+    begins: Sequence[bool]
+    listed: Table | None = None
+
+    def segment(self, step: Number) -> Number:
+        """Return the segment of a step."""
+        return self.listed[step] if self.listed else step
 
 
 class DgradNest(BlockNest):
@@ -160,10 +193,10 @@ class DgradNest(BlockNest):
         windows = np.reshape(alike(cut.windows), (len(t.runs), -1))
         self.block(t, task, task[3], self.table(windows, name="window"))
 
-    def segments(self, t: DgradTiles, own: Number) -> tuple[Spans, Number | int, Table | None]:
-        """Return the segments of parts, where those of some pixels begin, and the list that they count in."""
+    def reductions(self, t: DgradTiles, own: Number) -> Reductions:
+        """Return what the parts of the reductions of some pixels go through."""
         del own
-        return t.segments_of, 0, None
+        return Reductions(t.segments_of, 0, range(len(t.segments)), begins_of(map(len, t.cut.parts)))
 
     def block(
         self,
@@ -178,34 +211,105 @@ class DgradNest(BlockNest):
 
         windows   number the rows and columns of the image that tiles hold, by pixels and shape of the box
         """
-        (group, image, depth, pixels, columns), every, parts = task, range(len(t.runs)), len(t.cut.parts)
+        (group, image, depth, _, columns), every, parts = task, range(len(t.runs)), len(t.cut.parts)
         high, spanning = (self.table(every, axis, "pixels")[own] for axis in (t.heights, t.spans))
-        slabs, shapes = self.table(t.slabs, name="channels"), self.table(t.shapes, name="shape")
-        runs, first, listed = self.segments(t, own)
+        reductions = self.reductions(t, own)
+        bring = _Bring(self, t, reductions, task, own, windows, phase, left)
         with self.loop(parts, "part") as part:
-            run = runs[part + first]
-            with self.when(self.let(run.length, "met")) if listed else nullcontext():
+            run = reductions.runs[part + reductions.first]
+            with self.when(self.let(run.length, "met")) if reductions.listed else nullcontext():
                 # L0C begins anew with every part, so several of them meet in GM.
                 c, begun = self.next(self.l0c), self.let(0, "begun", Axis(2, range(2)))
-                with self.loop(t.pairs[depth], "pair") as pair, self.loop(run, "segment") as at:
-                    segment = listed[at] if listed else at
-                    place, box = (group, image, t.source_of[pair]), t.left_of[segment]
-                    with self.hold(self.left, left, *place, pixels, box) as a1:
-                        self.emit(t.clear, [a1], [own, box])
-                        if self.insertion:
-                            self.insertion.load(a1, t.gemm.source, (*place, own, box), t.tile, t.channels)
-                        else:
-                            told = *place, slabs[box], windows[own, shapes[box]]
-                            self.emit(t.copy_left, [a1], [*place, own, box], slice_at=told)
-                    weights = group, t.kernel_of[pair], columns, t.right_of[segment]
-                    with self.hold(self.right, phase, *weights) as b1:
-                        self.emit(t.copy_right, [b1], weights, slice_at=[phase, *weights])
-                    with self.loop(t.slices_of[segment], "slice") as at:
+                with self.loop(t.pairs[depth], "pair") as pair, self.loop(run, "segment") as step:
+                    a1, b1 = bring.both(pair, step)
+                    with self.loop(t.slices_of[reductions.segment(step)], "slice") as at:
                         a, b = self.next(self.l0a), self.next(self.l0b)
                         self.emit(t.load_left, [a, a1], [spanning, at])
                         self.emit(t.load_right, [b, b1], [columns, at])
-                        self.emit(t.barrier, (), [begun, high, columns])
+                        if not t.cut.operator:
+                            self.emit(t.barrier, (), [begun, high, columns])
                         self.emit(t.mmad, [c, a, b], [begun, high, at, columns])
+                        if t.cut.operator:
+                            self.emit(t.drain, (), [high, columns])
                         self.set(begun, 1)
                 output = phase, group, image, depth, high, columns
                 self.out.write(c, output, t.size, t.output, (columns, t.widths), atomic=parts > 1)
+
+
+class _Bring:
+    """The tiles of a step in L1: the image tile, then that of the weights, and both of the next one."""
+
+    def __init__(
+        self,
+        nest: DgradNest,
+        t: DgradTiles,
+        reductions: Reductions,
+        task: Sequence[Number],
+        own: Number,
+        windows: Table,
+        phase: Number | int,
+        left: Number | int,
+    ) -> None:
+        self.nest, self.t, self.reductions, self.windows = nest, t, reductions, windows
+        (self.group, self.image, _, self.pixels, self.columns), self.own = task, own
+        self.phase, self.left = phase, left
+        self.slabs, self.shapes = nest.table(t.slabs, name="channels"), nest.table(t.shapes, name="shape")
+        self.steps = [
+            Steps([of[segment] for segment in reductions.segments], reductions.begins)
+            for of in (t.left_boxes_of, t.right_boxes_of)
+        ]
+        rings, blocks = (
+            (nest.left, nest.right),
+            ((t.cut.pixel_numbers, own), (t.cut.column_numbers, self.columns)),
+        )
+        # In a ring of one place there is nothing to count.
+        self.places = [
+            CountedPlaces(nest, ring, steps, numbers, (at,)) if t.cut.counted and ring.count > 1 else None
+            for ring, steps, (numbers, at) in zip(rings, self.steps, blocks, strict=True)
+        ]
+        # With one slot there is nowhere to bring it while the one at hand is read.
+        self.next = [
+            nest.table(steps.next, len(steps.next), f"next for {ring.name}")
+            if t.cut.loads_ahead and ring.count > 1 and steps.follow
+            else None
+            for ring, steps in zip(rings, self.steps, strict=True)
+        ]
+
+    def both(self, pair: Number, step: Number) -> tuple[TileNumber, TileNumber]:
+        """Bring the tiles of a step at a pair of depths, unless they are there."""
+        for places in self.places:
+            if places:
+                places.begin(step)
+        a1, b1 = self.image_tile(pair, step), self.weights(pair, step)
+        for bring, following in zip((self.image_tile, self.weights), self.next, strict=True):
+            if following:
+                bring(pair, following[step])
+        return a1, b1
+
+    def image_tile(self, pair: Number, step: Number) -> TileNumber:
+        """Bring the image tile of a step."""
+        nest, t, own, (places, _) = self.nest, self.t, self.own, self.places
+        at = places[step] if places else None
+        source, box = (
+            (self.group, self.image, t.source_of[pair]),
+            t.left_of[self.reductions.segment(step)],
+        )
+        with nest.hold(nest.left, self.left, *source, self.pixels, box, place=at) as a1:
+            nest.emit(t.clear, [a1], [own, box])
+            nest.emit(t.settle, (), [own, box])
+            if nest.insertion:
+                nest.insertion.load(a1, t.gemm.source, (*source, own, box), t.tile, t.channels)
+            else:
+                told = *source, self.slabs[box], self.windows[own, self.shapes[box]]
+                nest.emit(t.copy_left, [a1], [*source, own, box], slice_at=told)
+        return a1
+
+    def weights(self, pair: Number, step: Number) -> TileNumber:
+        """Bring the weights of a step."""
+        nest, t, (_, places) = self.nest, self.t, self.places
+        at = places[step] if places else None
+        box = t.right_of[self.reductions.segment(step)]
+        told = self.group, t.kernel_of[pair], self.columns, box
+        with nest.hold(nest.right, self.phase, *told, place=at) as b1:
+            nest.emit(t.copy_right, [b1], told, slice_at=[self.phase, *told])
+        return b1

@@ -9,11 +9,12 @@ from typing import ClassVar
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.taps import Taps, cut_taps
-from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles
+from ascendsim.ops.schedules.counted import begins_of
+from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles, Reductions
 from ascendsim.ops.schedules.dgrad.shares import DgradShares, ShareTasks
 from ascendsim.ops.schedules.order import DgradOrder
 from ascendsim.ops.schedules.tiles import Sizes
-from ascendsim.program.indices import Number, Spans, Table, alike
+from ascendsim.program.indices import Number, alike
 
 
 @dataclass(frozen=True)
@@ -81,16 +82,22 @@ class PassNest(DgradNest):
     If all of them do, the zeros in GM stay.
     """
 
-    def segments(self, t: DgradTiles, own: Number) -> tuple[Spans, Number, Table]:
-        """Return the segments of parts, where those of some pixels begin, and the list that they count in."""
+    def reductions(self, t: DgradTiles, own: Number) -> Reductions:
+        """Return what the parts of the reductions of some pixels go through: the segments that they meet."""
         cut = t.cut
         assert isinstance(cut, PassTasks)
         met = [cut.met(run) for run in t.runs]
         found = [cut.segments_met(passes) for passes in dict.fromkeys(met)]
         listed = [part for parts in found for part in parts]
         like = self.table(alike(met), name="like")[own]
-        numbers = self.table([segment for part in listed for segment in part], len(t.segments), "segment")
-        return self.spans([len(part) for part in listed], name="met"), like * len(cut.parts), numbers
+        segments, counts = [segment for part in listed for segment in part], [len(part) for part in listed]
+        return Reductions(
+            self.spans(counts, name="met"),
+            like * len(cut.parts),
+            segments,
+            begins_of(counts),
+            self.table(segments, len(t.segments), "segment"),
+        )
 
 
 @dataclass(frozen=True)

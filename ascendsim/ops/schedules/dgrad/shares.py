@@ -20,6 +20,8 @@ from ascendsim.ops.schedules.tiles import Sizes
 class ShareTasks(DgradTasks):
     """The cut of a dgrad whose base blocks end where tasks of single_core_m x single_core_n end."""
 
+    operator: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         """Refuse a tiling that no program can follow."""
         super().__post_init__()
@@ -89,8 +91,22 @@ class ShareTasks(DgradTasks):
     def signature(self, tasks: Sequence[Task]) -> Hashable:
         """Describe what decides the cost of a core's program: one round tells all where tasks come round."""
         if not isinstance(tasks, Rotation):
-            return super().signature(tasks)
-        return counts_of(tasks), self._spelled(of_each_round(tasks))
+            return super().signature(tasks), self._places(tasks)
+        each = of_each_round(tasks)
+        return counts_of(tasks), self._spelled(each), self._places(each)
+
+    def _places(self, tasks: Sequence[Task]) -> Hashable:
+        """Return what places in L1 follow from beside the tiles: the numbers of blocks in their tasks."""
+        if not self.counted:
+            return ()
+        (rows, left), (columns, right) = (
+            ({first: number for (first, _), number in zip(tiles, numbers, strict=True)}, copies)
+            for tiles, numbers, copies in (
+                (self.pixel_tiles, self.pixel_numbers, self.tiling.al1_buffers),
+                (self.column_tiles, self.column_numbers, self.tiling.bl1_buffers),
+            )
+        )
+        return tuple((rows[own.first_pixel] % left, columns[own.first_column] % right) for own in tasks)
 
 
 def counts_of(tasks: Rotation) -> Hashable:

@@ -46,6 +46,11 @@ class PhaseTasks(ShareTasks):
     shared: Sliding | None
     most_taps: int
 
+    @property
+    def counted(self) -> bool:
+        """Never: kernels that the stride splits take the slots of L1 in turn."""
+        return False
+
     @cached_property
     def _boxes(self) -> list[tuple[tuple[Taps, ...], tuple[Taps, ...]]]:
         """The boxes of left and of right tiles in L1 by part: all taps of so many channel groups."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, even_slices, segments_of
 from ascendsim.ops.schedules.dgrad.even import EvenCut, require_even
-from ascendsim.ops.schedules.numbering import cut
+from ascendsim.ops.schedules.numbering import cut, enumerated, numbers_within
 from ascendsim.ops.schedules.ranges import Cells, Rotation, TaskRange
 from ascendsim.ops.schedules.tiles import ACCUMULATOR_BYTES, Sizes
 from ascendsim.ops.schedules.zero_insertion import LEAST_BYTES
@@ -70,6 +70,9 @@ class DgradTasks:
     tiling: Tiling
     profile: Profile
 
+    # Whether the loops are those of the operators' kernels for 3-D: what follows from it is said there.
+    operator: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         """Refuse a tiling that no program can follow."""
         c0 = self.gemm.sliding.c0
@@ -85,6 +88,26 @@ class DgradTasks:
                 f"{self.gemm.channel_groups} groups of {c0} channels; take no more parts"
             )
         require_even(self.tiling, self.gemm)
+
+    @property
+    def loads_ahead(self) -> bool:
+        """Whether the next tiles of a reduction are called for before those at hand are read."""
+        return self.operator and self.profile.generation.loads_ahead
+
+    @property
+    def counted(self) -> bool:
+        """Whether tiles have counted places in L1 (`CountedPlaces`); else they go in turn."""
+        return self.operator and not self.loads_ahead
+
+    @property
+    def pixel_numbers(self) -> list[int]:
+        """The number of each pixel tile in its task."""
+        return numbers_within(enumerated(self.pixel_tiles), self.tiling.block_m)
+
+    @property
+    def column_numbers(self) -> list[int]:
+        """The number of each column tile in its task."""
+        return numbers_within(enumerated(self.column_tiles), self.tiling.block_n)
 
     @cached_property
     def in_row(self) -> bool:
@@ -140,7 +163,7 @@ class DgradTasks:
         return max(box.groups for box in self.right_boxes) * s.c0 * columns * s.itemsize
 
     @cached_property
-    def _left_bytes(self) -> dict[tuple[int, int], int]:
+    def left_bytes(self) -> dict[tuple[int, int], int]:
         """The bytes of the largest left tile in L1 for each pixel range."""
         boxes, tiles = self._left_shapes.values(), self.left_tiles
         return {own: max([tiles[*own, box].l1_bytes for box in boxes]) for own in self.pixel_tiles}
@@ -231,7 +254,7 @@ class DgradTasks:
             round_up(max(pixels for _, pixels in ranges), cube.m0),
             round_up(columns, cube.n0),
             self.tiling.base_k,
-            max(map(self._left_bytes.__getitem__, ranges)),
+            max(map(self.left_bytes.__getitem__, ranges)),
             self._right_bytes(columns),
         )
 

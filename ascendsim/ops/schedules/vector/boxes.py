@@ -10,35 +10,42 @@ from ascendsim.ops.schedules.vector.elementwise import runs
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout
 from ascendsim.profile import Profile
 
-# Cores get whole planes if that uses so much of their rounds; else parts of planes, so many for each. Where
-# rows are packed, and UB takes in a whole group of channels, any use beyond half is enough.
+# Cores get whole planes if that uses so much of their rounds. Where rows are packed, and UB takes in a whole
+# group of channels, any use beyond half is enough.
 BUSY, BUSY_PACKING = 0.6, 0.5
-TASKS = 8
 
 
 class Cut:
     """A change cut into tasks for so many cores: whole planes, or parts of C1 and of the line of a plane.
 
-    Tasks are counted plane after plane, in a plane by groups of channels, and then along the line.
+    Tasks are counted plane after plane, in a plane by groups of channels, and then along the line. Weights of
+    several taps are cut along the line alone, all else into what UB holds of one group of channels.
 
-    group_fits  whether UB holds a whole group of channels of a plane, as it is read and as it is written
-    kinds       of each kind of boxes that was met the first one; boxes of one kind cost the same
+    fits    how much of the line of one group half of UB holds, as it is read and as it is written
+    kinds   of each kind of boxes that was met the first one; boxes of one kind cost the same
     """
 
-    def __init__(self, change: Relayout, cores: int, *, group_fits: bool) -> None:
+    def __init__(self, change: Relayout, cores: int, fits: int) -> None:
         self._change = change
-        planes = change.planes
-        used = planes / (cores * -(-planes // cores))
-        packed_at_once = change.packs and group_fits
-        if not change.taps and (used >= BUSY or (packed_at_once and used > BUSY_PACKING)):
-            self._groups, self._cuts = 1, 1
-        else:
-            self._groups = change.c1
-            groups = planes * change.c1
-            self._cuts = min(-(-change.line // change.step), -(-TASKS * cores // groups))
+        planes, line = change.planes, change.line
+        self._groups, self._lines = 1, [range(line)]
+        if change.taps and change.area > 1:
+            # One more than a core has in the mean, also where all have as many: so the counters say.
+            together, most = change.lines_together, planes * line // cores + 1
+            self._lines = list(runs(range(line), -(-most // together) * together))
+        elif change.taps or not self._by_planes(cores, packed_at_once=change.packs and fits >= line):
+            self._groups, self._lines = change.c1, _even(line, change.step, fits)
+        self._cuts = len(self._lines)
         self.tasks = planes * self._groups * self._cuts
+        # As few cores as that many rounds need.
+        self.each = max(1, -(-self.tasks // cores))
         self.kinds: list[Box] = []
         self._known: dict[tuple[int, ...], int] = {}
+
+    def _by_planes(self, cores: int, *, packed_at_once: bool) -> bool:
+        planes = self._change.planes
+        used = planes / (cores * -(-planes // cores))
+        return used >= BUSY or (packed_at_once and used > BUSY_PACKING)
 
     def boxes(self, share: range) -> Iterator[tuple[Box, int]]:
         """Yield the boxes of tasks in a row, each with the number of planes that have it, its own first.
@@ -64,15 +71,7 @@ class Cut:
         for task in share:
             rest, cut = divmod(task, cuts)
             plane, group = divmod(rest, groups)
-            yield Box(plane, range(group, group + 1), lines[cut], taps), 1
-
-    @cached_property
-    def _lines(self) -> list[range]:
-        """The parts of a line, in whole steps."""
-        change, cuts = self._change, self._cuts
-        steps = -(-change.line // change.step)
-        begins = [change.step * (steps * cut // cuts) for cut in range(cuts)]
-        return list(map(range, begins, [*begins[1:], change.line]))
+            yield Box(plane, range(group * each, (group + 1) * each), lines[cut], taps), 1
 
     def signature(self, share: range) -> tuple[tuple[int, int], ...]:
         """Return the kind of each box of a share, by its number, and how many planes have it."""
@@ -142,6 +141,14 @@ class Cut:
         return kind
 
 
+def _even(line: int, step: int, most: int) -> list[range]:
+    """Cut a line into as few parts as have at most so much each, in whole steps, as even as these are."""
+    steps = -(-line // step)
+    cuts = -(-steps // max(1, most // step)) if most < line else 1
+    begins = [step * (steps * cut // cuts) for cut in range(cuts)]
+    return list(map(range, begins, [*begins[1:], line]))
+
+
 def extents(change: Relayout, box: Box) -> tuple[int, ...]:
     """Return all of a box that its cost depends on, and how it is cut into pieces."""
     return len(box.c1), len(box.line), len(box.taps), *change.plain_shape(box), *change.mark(box)
@@ -159,6 +166,15 @@ class Rooms:
     def fitting(self, box: Box) -> int:
         """Return how many such boxes half of UB holds."""
         return self.hold(box, extents(self.change, box))
+
+    def line_fitting(self) -> int:
+        """Return how much of the line of one group of channels half of UB holds, in whole steps; none: 0."""
+        change = self.change
+        whole = Box(0, range(1), range(change.line), range(change.area))
+        if self.fitting(whole):
+            return change.line
+        step = min(change.step, change.line)
+        return self.fitting(whole._replace(line=range(step))) * step
 
     def hold(self, box: Box, shape: tuple[int, ...]) -> int:
         """Return the same for a box of these extents."""

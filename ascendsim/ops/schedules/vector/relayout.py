@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from ascendsim.frozen import cached_property
@@ -118,6 +118,11 @@ class Relayout(ABC):
         """Pixels of a plane, or its channels that are not in groups."""
 
     @property
+    def lines_together(self) -> int:
+        """Elements of a line that stay together, if a line is cut without regard to fractals."""
+        return self.step
+
+    @property
     def line_there(self) -> int:
         """Elements of a line that there are row after row; what is behind them fills it up."""
         return self.line
@@ -173,8 +178,16 @@ class Relayout(ABC):
         """Return where a box is read and where it is written."""
         return self.read_side(box), self.write_side(box)
 
-    def blocks(self, box: Box) -> int:
-        """Return the blocks of 32 bytes, row after row, that are taken apart: all that a box has."""
+    def within(self, half: int) -> Relayout:  # noqa: ARG002 - of use to pixels
+        """Return the change as a kernel does it of which half of UB has so many bytes."""
+        return self
+
+    def blocks(self, box: Box) -> int:  # noqa: ARG002 - of use to pixels
+        """Return the blocks of 32 bytes of rows of pixels that are turned, many at a time."""
+        return 0
+
+    def loose(self, box: Box) -> int:
+        """Return how much is placed by itself: the blocks of 32 bytes that a box has row after row."""
         count = 1
         for extent in self.plain_shape(box):
             count *= extent
@@ -185,8 +198,14 @@ class Relayout(ABC):
         return slice(c1.start * self.c0, min(c1.stop * self.c0, self.channels))
 
 
+@dataclass(frozen=True)
 class PixelRelayout(Relayout):
-    """A change of an activation."""
+    """A change of an activation.
+
+    dense   channels lie end to end in UB, too: those of a box are one run, whose rows begin anywhere
+    """
+
+    dense: bool = False
 
     taps: ClassVar[bool] = False
 
@@ -224,7 +243,9 @@ class PixelRelayout(Relayout):
         group, image, depth = self._place(box.plane)
         first, end = self._channels(group, box.c1)
         place = (image, slice(first, end), depth, part(box.line))
-        return Side(place, (end - first, len(box.line)), end - first, len(box.line) * self.plain.itemsize)
+        rows, row = end - first, len(box.line) * self.plain.itemsize
+        runs = min(rows, 1) if self.dense and len(box.line) == self.line else rows
+        return Side(place, (rows, len(box.line)), runs, row * rows // max(1, runs))
 
     @property
     def even(self) -> bool:
@@ -258,10 +279,24 @@ class PixelRelayout(Relayout):
             return Turn(whole, split, (0, 2, 1), made, made)
         return Turn(made, made, (0, 2, 1), whole, rows)
 
+    def within(self, half: int) -> PixelRelayout:
+        """Return the change with rows end to end if these are no whole blocks and half of UB holds a plane.
+
+        Then one copy moves all of them, in place of one for each row.
+        """
+        row, (_, channels, depths, _) = self.line * self.plain.itemsize, self.plain.shape
+        dense = depths == 1 and row % C0_BYTES > 0 and min(self.channels, channels) * row <= half
+        return replace(self, dense=dense)
+
     def blocks(self, box: Box) -> int:
         """Return the blocks of the box, in which each channel begins one of its own."""
-        side = self.plain_side(box)
-        return side.rows * -(-side.row_bytes // C0_BYTES)
+        rows, pixels = self.plain_shape(box)
+        return rows * -(-pixels * self.plain.itemsize // C0_BYTES)
+
+    def loose(self, box: Box) -> int:
+        """Return the rows that do not begin at blocks."""
+        whole = self.dense and len(box.line) == self.line
+        return self.plain_shape(box)[0] if whole else 0
 
 
 def part(extent: range) -> slice:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from math import gcd
 from typing import ClassVar
 
+from ascendsim.ops.problems.packed import C0_BYTES
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout, Side, part
 from ascendsim.vector.relayout import Turn
 
@@ -27,6 +29,12 @@ class TapRelayout(Relayout):
     def depth_area(self) -> int:
         """Taps of one kernel depth."""
         return self.plain.shape[4]
+
+    @property
+    def lines_together(self) -> int:
+        """As many rows of a result as are whole blocks, so that no two cores write parts of one."""
+        row = self.plain.shape[2] * self.area * self.plain.itemsize
+        return 1 if self.packs else C0_BYTES // gcd(C0_BYTES, row)
 
     def _kept_taps(self, box: Box) -> tuple[range, range]:
         """Return the kernel depths of a box and its taps of each: of whole depths, or a part of one."""
@@ -73,12 +81,12 @@ class ChannelRelayout(TapRelayout):
     def _channels(self, box: Box) -> tuple[slice, slice]:
         """Return the channels of both sides that a box has."""
 
-    def blocks(self, box: Box) -> int:
+    def loose(self, box: Box) -> int:
         """Return the blocks of 32 bytes that are taken apart; of a kernel with one tap none.
 
         Its channels lie side by side as they do in a group, so that whole blocks change places.
         """
-        return super().blocks(box) if self.area > 1 else 0
+        return super().loose(box) if self.area > 1 else 0
 
     def plain_shape(self, box: Box) -> tuple[int, ...]:
         """Return channels of both sides, kernel depths and taps."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.vector.boxes import Cut, Rooms
-from ascendsim.ops.schedules.vector.elementwise import shared, vector_cores
+from ascendsim.ops.schedules.vector.elementwise import runs, vector_cores
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout
 from ascendsim.profile import Profile
 from ascendsim.program.indices import Axis, Number, alike
@@ -43,7 +43,8 @@ def transdata(profile: Profile, change: Relayout) -> Phase:
 
     Raises   CapacityError if UB does not hold a group of channels of one fractal
     """
-    work = Deferred(partial(_work, profile, change))
+    figures = profile.buffers["UB"]
+    work = Deferred(partial(_work, profile, change.within(figures.capacity_bytes // 2)))
     return Phase("transdata", work, partial(_change_layout, change), change.apart)
 
 
@@ -61,14 +62,18 @@ def _change_layout(change: Relayout, memory: CoreMemory) -> None:
 
 def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
     """Return the work of every core."""
-    group = Box(0, range(1), range(change.line), range(change.area))
-    rooms = Rooms(profile, change)
-    cut = Cut(change, len(vector_cores(profile)), group_fits=rooms.fitting(group) > 0)
+    cores, rooms = vector_cores(profile), Rooms(profile, change)
+    cut = Cut(change, len(cores), rooms.line_fitting())
     programs = _Programs(profile, cut, rooms)
     return tuple(
         CoreWork(core, cut.signature(share), partial(programs.of, share))
-        for core, share in shared(profile, cut.tasks)
+        for core, share in zip(cores, runs(range(cut.tasks), cut.each), strict=False)
     )
+
+
+def _apart(profile: Profile, change: Relayout) -> bool:
+    """Tell whether a piece is read into one half of UB and made in the other: pixels, on split cores."""
+    return change.packs and not change.taps and profile.core_structure == "split"
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,15 +125,22 @@ class TransdataNest(Nest):
         self.pieces = [piece for piece, _ in told]
         # What is not written is not even read.
         self._bytes = [rooms.of(*each) for each in told]
-        # The copy of the next piece waits until this one has left its slot: nothing overlaps.
+        # Turned in place, a piece has left before the next is fetched. Else the next comes meanwhile.
+        apart = _apart(profile, rooms.change)
+        self._beside = [apart and len(own) > 1 for own in pieces for _ in own]
         (tile,) = self.slots("UB", size, "tile")
         ends = accumulate(map(len, pieces), initial=0)
         self.of_kind = [range(first, end) for first, end in pairwise(ends)]
-        costs = Axis(len(told), alike([extent for _, extent in told]))
+        costs = Axis(len(told), alike([(*own, on) for (_, own), on in zip(told, self._beside, strict=True)]))
         piece, place = self.task(piece=costs, place=cut.places)
         self.emit(self.fetch, [tile], [piece, place], slice_at=self._read(piece, place))
-        self.emit(self.turn, [tile], [piece])
-        self.emit(self.leave, [tile], [piece, place])
+        if any(self._beside):
+            (made,) = self.slots("UB", size, "made")
+            self.emit(self.turn_beside, [tile, made], [piece])
+            self.emit(self.leave_beside, [made], [piece, place])
+        if not all(self._beside):
+            self.emit(self.turn, [tile], [piece])
+            self.emit(self.leave, [tile], [piece, place])
 
     def _read(self, piece: Number, place: Number) -> list[Number] | None:
         """Return what tells slices of a change whose boxes read the same rows; None: each reads its own."""
@@ -151,17 +163,31 @@ class TransdataNest(Nest):
         return CopyGmToUb(tile, Gm(source, side.place), size, side.shape, side.padded)
 
     def turn(self, tile: Slot, piece: int) -> TurnTile | Fill | None:
+        """Turn a piece in place, unless it is turned into the other half."""
+        return None if self._beside[piece] else self._turned(tile, tile, piece)
+
+    def turn_beside(self, tile: Slot, made: Slot, piece: int) -> TurnTile | Fill | None:
+        """Turn a piece into the other half, unless it is turned in place."""
+        return self._turned(tile, made, piece) if self._beside[piece] else None
+
+    def _turned(self, tile: Slot, made: Slot, piece: int) -> TurnTile | Fill | None:
         """Turn a piece, or make one of nothing but the zeros that fill up merged groups."""
         box, change, (read, written) = self.pieces[piece], self.change, self._bytes[piece]
         if read and written:
-            return TurnTile(
-                tile, tile, change.turn(box), change.source.itemsize, change.blocks(box), change.taps
-            )
+            turn, loose = change.turn(box), change.loose(box)
+            return TurnTile(made, tile, turn, change.source.itemsize, change.blocks(box), loose)
         shape = change.write_side(box).shape
-        return Fill(tile, shape, prod(shape) * change.target.itemsize) if written else None
+        return Fill(made, shape, prod(shape) * change.target.itemsize) if written else None
 
     def leave(self, tile: Slot, piece: int, place: int) -> CopyUbToGm | None:
-        """Bring a piece to its place."""
+        """Bring a piece that was turned in place to its own."""
+        return None if self._beside[piece] else self._left(tile, piece, place)
+
+    def leave_beside(self, made: Slot, piece: int, place: int) -> CopyUbToGm | None:
+        """Bring a piece from the other half to its place."""
+        return self._left(made, piece, place) if self._beside[piece] else None
+
+    def _left(self, tile: Slot, piece: int, place: int) -> CopyUbToGm | None:
         box, target = self._box(piece, place), self.change.target
         if box is None:
             return None

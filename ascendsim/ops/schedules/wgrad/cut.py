@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.load3d import FRACTAL_ROWS, row_spans
+from ascendsim.cube.load3d import FRACTAL_ROWS, fractal_pixels, row_spans
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
@@ -19,7 +19,7 @@ from ascendsim.ops.problems.sliding import ImageTile, Pair
 from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.problems.taps import Taps
 from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.numbering import cut, cut_within
+from ascendsim.ops.schedules.numbering import cut, cut_within, enumerated, numbers_within
 from ascendsim.ops.schedules.ranges import TaskRange
 from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, grid_parts, ranges_by_rows
 from ascendsim.profile import Profile
@@ -61,6 +61,7 @@ class Pixels:
 
     def __init__(self, runs: Numbers, lefts: Numbers, rights: Numbers, strips: Strips, base_k: int) -> None:
         self.runs, self._strips = runs, strips
+        self._deep = {fractal_pixels(buffer, strips.sliding.itemsize) for buffer in ("L0A", "L0B")}
         self._image_pixels: dict[Taps, Numbers] = {}
         self.left, self.left_of = different(lefts)
         self.right, self.right_of = different(rights)
@@ -88,8 +89,9 @@ class Pixels:
         most = int(width.max()) + 1
         told = (pixels * most + at % width) * most + width
         _, first, of = np.unique(told, return_index=True, return_inverse=True)
+        # Of either side, as fractals differ in their pixels.
         kinds = [
-            (pixels, frozenset(row_spans(at % width, pixels, width).items()))
+            (pixels, *[frozenset(row_spans(at % width, pixels, width, deep).items()) for deep in self._deep])
             for _, _, at, pixels, width in self.slices[first].tolist()
         ]
         found: Numbers = np.array(alike(kinds))[of]
@@ -135,6 +137,8 @@ class WgradCut:
 
     # Whether a tile of each operand serves the same pixels.
     one_length: ClassVar[bool] = True
+    # Whether the loops are those of the operators' kernels for 3-D: what follows from it is said there.
+    operator: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse a tiling that no program can follow."""
@@ -173,6 +177,27 @@ class WgradCut:
     def by_grid(self) -> bool:
         """Whether parts of the reduction are cells of the tiling's grid."""
         return self.tiling.has_grid
+
+    @property
+    def loads_ahead(self) -> bool:
+        """Whether the next tiles of a reduction are called for before those at hand are read."""
+        return self.operator and self.profile.generation.loads_ahead
+
+    @property
+    def begins(self) -> Numbers:
+        """Whether an image, or a strip of it, begins with a range: there the places of tiles in L1 do."""
+        raise NotImplementedError(f"{type(self).__name__} takes the slots of L1 in turn")
+
+    @property
+    def row_numbers(self) -> Numbers:
+        """The number of each row tile in its task."""
+        return np.array(numbers_within(enumerated(self.row_tiles), self.tiling.block_m))
+
+    @property
+    def column_numbers(self) -> Numbers:
+        """The number in its task of the tile in L1 of each block of columns, by kernel depth."""
+        blocks = [(block.first_column, block.box) for block in self.column_blocks]
+        return np.array([numbers_within(blocks, self.tiling.block_n)] * len(self.gemm.depths))
 
     def left_tiles(self, runs: Numbers) -> Numbers:
         """Return the pixels of the left tiles in L1 that serve some runs, (first pixel, pixels) each."""

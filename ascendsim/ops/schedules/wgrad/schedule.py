@@ -33,6 +33,12 @@ class Wgrad(BlockSchedule):
     makes: ClassVar[str] = "grad_weight"
     reads: ClassVar[frozenset[str]] = TILES | {"k_split", "batch_dim", "m_dim", "n_dim", "k_dim"}
 
+    @staticmethod
+    def image_units(gemm: WgradGemm) -> int:
+        """Return how many units of an image `k_dim` deals: its rows."""
+        height: int = gemm.sliding.out_size[0]
+        return height
+
     @cached_property
     def tasks(self) -> WgradTasks:
         """The base blocks, and the cut of their reduction."""

@@ -5,91 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered
+from ascendsim.ops.schedules.numbering import cut, cut_within, deal, numbered, numbers_within
 from ascendsim.ops.schedules.order import WgradOrder
 from ascendsim.ops.schedules.ranges import TaskRange
-from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, range_in_row, whole_taps
+from ascendsim.ops.schedules.wgrad.columns import Columns
 from ascendsim.ops.schedules.wgrad.cut import Task, segment_of
+from ascendsim.ops.schedules.wgrad.pixel_shares import PixelShares
 from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.strips import Numbers
 
 
 @dataclass(frozen=True)
-class ShareTasks(WgradTasks):
+class ShareTasks(PixelShares):
     """The cut of a wgrad whose parts are shares of single_core_k pixels of one image at one small depth."""
 
-    one_length: ClassVar[bool] = False
+    operator: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        """Refuse a tiling that no program can follow."""
-        super().__post_init__()
-        t = self.tiling
-        if max(t.step_ka, t.step_kb) % min(t.step_ka, t.step_kb):
-            raise ConfigError(
-                f"tiling of grad_weight: step_ka is {t.step_ka} and step_kb is {t.step_kb}; one must divide "
-                "the other, so that a tile of one operand serves whole tiles of the other"
-            )
-        if range_in_row(self.gemm, t, self.l1_budget):
-            raise ConfigError(
-                "tiling of grad_weight: whole rows of the image do not fit in L1, so that its pixels cannot "
-                "be cut by single_core_k; make base_n or step_kb smaller"
-            )
+    @property
+    def begins(self) -> Numbers:
+        """Whether a task of an image begins with a range."""
+        firsts = {first for first, _ in self.pixel_shares}
+        return np.array([first in firsts for first, _ in self.ranges_of_image])
 
-    @cached_property
-    def pixel_shares(self) -> Ranges:
-        """Pixel ranges of the tasks of one image."""
-        pixels = self.gemm.sliding.pixels
-        return cut(pixels, min(self.tiling.single_core_k or pixels, pixels))
-
-    @cached_property
-    def ranges_of_image(self) -> list[tuple[int, int]]:
-        """The pixels of each range in one image: those of the tasks, cut for the shorter tiles in L1."""
-        t = self.tiling
-        return cut_within(self.pixel_shares, min(t.step_ka, t.step_kb) * t.base_k)
-
-    @cached_property
-    def column_blocks(self) -> list[Columns]:
-        """Column blocks at one kernel depth, with all taps of what they touch if L1 holds these."""
-        blocks = whole_taps(self.gemm, self.tiling)
-        pixels, tile_bytes = self.tiling.step_kb * self.tiling.base_k, self.gemm.sliding.tile_bytes
-        # The blocks themselves tell what they touch: where windows and blocks divide each other, less than a
-        # block that may begin anywhere.
-        need = max(tile_bytes(pixels, block.box, in_row=False) for block in blocks)
-        return blocks if need <= self.l1_budget else column_blocks(self.gemm, self.tiling, self.l1_budget)
-
-    def left_tiles(self, runs: Numbers) -> Numbers:
-        """Return the pixels of the left tiles in L1 that serve some runs."""
-        return self._tiles_of(runs, self.tiling.step_ka)
-
-    def right_tiles(self, runs: Numbers) -> Numbers:
-        """Return the pixels of the right tiles in L1 that serve some runs."""
-        return self._tiles_of(runs, self.tiling.step_kb)
-
-    def _tiles_of(self, runs: Numbers, step: int) -> Numbers:
-        """Return the tiles of so many slices, counted from where a task begins, that some runs lie in."""
-        (_, share), length = self.pixel_shares[0], step * self.tiling.base_k
-        begin = runs[:, 0] // share * share
-        first = begin + (runs[:, 0] - begin) // length * length
-        end = np.minimum(begin + share, self.gemm.sliding.pixels)
-        return np.column_stack([first, np.minimum(length, end - first)])
-
-    @cached_property
-    def _firsts(self) -> list[slice]:
-        """The ranges of each share."""
-        step = min(self.tiling.step_ka, self.tiling.step_kb) * self.tiling.base_k
-        counts = [-(-pixels // step) for _, pixels in self.pixel_shares]
-        return [slice(*ends) for ends in pairwise(accumulate(counts, initial=0))]
+    @property
+    def column_numbers(self) -> Numbers:
+        """The number in its task of the tile in L1 of each block of columns; kernel depths begin anew."""
+        depths, width = range(len(self.gemm.depths)), self.gemm.output.shape[3]
+        firsts = [[(at * width + own.first_column, own.box) for own in self.column_blocks] for at in depths]
+        return np.array([numbers_within(own, self.tiling.block_n) for own in firsts])
 
     @property
     def by_grid(self) -> bool:
@@ -104,7 +55,7 @@ class ShareTasks(WgradTasks):
     def place(self, part: int) -> tuple[int, int, slice]:
         """Return the image, the small depth and the ranges of a part."""
         place, share = divmod(part, len(self.pixel_shares))
-        return *divmod(place, self.gemm.small.shape[2]), self._firsts[share]
+        return *divmod(place, self.gemm.small.shape[2]), self.ranges_of_share[share]
 
     def part(self, depth: int, part: int) -> TaskRange:
         """Return the segments of one part of the reduction at a kernel depth; none where it meets padding."""
@@ -144,7 +95,7 @@ class ShareTasks(WgradTasks):
         depth, part = np.nonzero(self._reducing >= 0)
         place, share = np.divmod(part, len(self.pixel_shares))
         image, small = np.divmod(place, self.gemm.small.shape[2])
-        ranges = np.array([(own.start, own.stop - own.start) for own in self._firsts])[share]
+        ranges = np.array([(own.start, own.stop - own.start) for own in self.ranges_of_share])[share]
         found = np.column_stack([small, self._reducing[depth, part], image, np.ones_like(image), ranges])
         return found, (self._reducing >= 0).reshape(-1).astype(np.int64)
 
@@ -176,7 +127,7 @@ class ShareTasks(WgradTasks):
     @property
     def order_shares(self) -> tuple[int, ...]:
         """How many ranges each share has."""
-        return tuple(ranges.stop - ranges.start for ranges in self._firsts)
+        return tuple(ranges.stop - ranges.start for ranges in self.ranges_of_share)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class StreamTasks(WgradTasks):
     """The cut of a wgrad by stream-K: parts 0 to k_split - 1 of a reduction, and part k_split: all of it."""
+
+    operator: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse a tiling that no program can follow."""
@@ -119,6 +123,15 @@ class StreamTasks(WgradTasks):
         """Return the numbers of the ranges of one image that a part reduces."""
         first = self.first_run(part)
         return slice(first, first + len(self._ranges_of(part)))
+
+    @property
+    def begins(self) -> Numbers:
+        """Whether an image, or a strip of it, begins with a range, or what a part of rows has of one."""
+        parts = [self.ranges_of_image]
+        if self.tiling.stream_axis == "height":
+            parts += self._ranges_by_part.values()
+        strips = [(part, self.strips.strip(first)) for part, own in enumerate(parts) for first, _ in own]
+        return np.array([at == 0 or strips[at - 1] != strip for at, strip in enumerate(strips)])
 
     def _ranges_of(self, part: int) -> list[tuple[int, int]]:
         """Return the pixels of each range in one image that a part reduces."""
@@ -218,7 +231,7 @@ class StreamTasks(WgradTasks):
                 ways[strip].add((task.depth, task.part))
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         firsts: dict[Hashable, int] = {}
-        shapes, columns = self._told_columns[1].tolist(), self._numbers[1]
+        shapes, (rows, columns) = self._told_columns[1].tolist(), self._numbers
         met: list[Hashable] = []
         for task, both in zip(tasks, strips, strict=True):
             tiles = []
@@ -227,7 +240,9 @@ class StreamTasks(WgradTasks):
                 first = firsts.setdefault(strip, depths[0])
                 way = (task.part, *(depth - first for depth in depths)) if len(ways[strip]) > 1 else ()
                 tiles.append((numbers[strip], way))
-            shape = task.rows, shapes[columns[task.columns.first_column]]
+            column = columns[task.columns.first_column]
+            places = self.places_of(rows[task.first_row], task.depth, column)
+            shape = task.rows, shapes[column], *map(int, places)
             met.append((shape, int(self._part_shapes[task.depth, task.part]), *tiles))
         return tuple(met)
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ascendsim.cube.im2col import Im2col, Window
+from ascendsim.cube.mmad import Mmad, PipeBarrier
+from ascendsim.cube.movers import FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
@@ -24,7 +27,7 @@ from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
 from ascendsim.ops.schedules.wgrad.tiles import WgradTiles, distinct
 from ascendsim.program.indices import Number
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import GmTensor
+from ascendsim.program.places import GmTensor, Slot
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.strips import Numbers
@@ -115,11 +118,12 @@ class TapTasks(StreamTasks):
             int(own[:, 1].max()) for own in (runs, self.strips.rectangles(runs), self.left_tiles(runs))
         )
         channels = max(task.columns.box.channels for task in tasks) * gemm.sliding.c0
-        m = round_up(max(task.rows for task in tasks), cube.m0)
+        rows = max(task.rows for task in tasks)
+        m, zeros = round_up(rows, cube.m0), max(rows, channels) * gemm.sliding.c0
         return Sizes(
             *(m, round_up(channels, cube.n0)),
             round_up(min(self.tiling.base_k, pixels), cube.rates[gemm.compute_dtype].k0),
-            *(m * left * size, held * channels * size),
+            *(m * left * size, max(held * channels, zeros) * size),
         )
 
 
@@ -173,6 +177,31 @@ class TapTiles(WgradTiles):
         channels = slice(begin, begin + count // c0)
         return *outer, slice(top, top + rows), channels, tap_row * self.sliding.kernel[1] + tap_col
 
+    # ---- the product of zeros with which a tap begins
+
+    def zeros(self, slot: Slot, row: int, column: int) -> FillL1:
+        """Write zeros into L1: C0 pixels of as many channels as the longer side of a base block has."""
+        c0, most = self.sliding.c0, max(self.heights[row], self.widths[column])
+        return FillL1(slot, most * c0 * self.sliding.itemsize, (most + 1, c0))
+
+    def no_small(self, slot: Slot, source: Slot, row: int) -> LoadL0A:
+        """Bring them into L0A."""
+        return LoadL0A(slot, source, self._plain(1, self.heights[row]))
+
+    def no_big(self, slot: Slot, source: Slot, column: int) -> LoadL0B:
+        """Bring them into L0B."""
+        return LoadL0B(slot, source, self._plain(self.widths[column] // self.sliding.c0, self.sliding.c0))
+
+    def _plain(self, groups: int, pixels: int) -> Im2col:
+        one, c0 = (1, 1), self.sliding.c0
+        window = Window(groups, 1, pixels, 0, 0, pixels, one, one, one, c0)
+        return Im2col(window, 0, pixels, 0, groups, self.sliding.itemsize)
+
+    def no_product(self, c: Slot, a: Slot, b: Slot, row: int, column: int) -> Mmad:
+        """Begin an accumulator with their product."""
+        sizes = self.heights[row], self.sliding.c0, self.widths[column]
+        return Mmad(c, a, b, *sizes, self.gemm.compute_dtype, first=True)
+
 
 class TapNest(StreamNest):
     """As `StreamNest`, but a base block has the channels of one tap, tap after tap."""
@@ -181,13 +210,24 @@ class TapNest(StreamNest):
         """Return what makes the instructions on tiles."""
         return TapTiles(self, self.cut)
 
+    def cleared(self, c: Number, row: Number, column: Number) -> int:
+        """Clear the accumulator by a product of zeros, which wait in L1 until they lie there."""
+        t, zeros, a, b = self.tiles, self.next(self.right), self.next(self.l0a), self.next(self.l0b)
+        assert isinstance(t, TapTiles)
+        self.emit(t.zeros, [zeros], [row, column])
+        self.emit(lambda: PipeBarrier("MTE2"))
+        self.emit(t.no_big, [b, zeros], [column])
+        self.emit(t.no_small, [a, zeros], [row])
+        self.emit(t.no_product, [c, a, b], [row, column])
+        self.emit(t.drain, (), [row, column])
+        return 1
+
     def blocks(self, group: Number, depth: Number, part: Number, row: Number, column: Number) -> None:
         """Make the base blocks of a task: one for each tap."""
         rows, cols = self.cut.gemm.sliding.kernel
-        reduction = depth * self.cut.splits + part
         with self.loop(rows, "tap row") as tap_row, self.loop(cols, "tap column") as tap_col:
             tap = [column, tap_row, tap_col]
-            c = self.reduce(group, reduction, row, column, tap, tap)
+            c = self.reduce([group, depth, part, row, column], tap, tap)
             self.write(c, part, [group, depth, tap_row, tap_col, row, column])
 
 
@@ -195,7 +235,8 @@ class TapNest(StreamNest):
 class WgradTaps(WgradStream):
     """As `WgradStream`, but a loop over the taps goes outside of the products (`tap_loop` "khkw").
 
-    A base block has channels of one tap. The copy into L1 takes the pixels that the tap reads, a stride
+    A base block has channels of one tap, and begins with a product of zeros, so that a tap that meets padding
+    alone has a result. The copy into L1 takes the pixels that the tap reads, a stride
     apart, and puts them side by side; so no load3d has to step, or to pad, further than it can. Each element
     adds the same products in the same order as in `WgradStream`.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -178,10 +178,12 @@ class WgradTasks(WgradCut):
         kernel depths share tiles, so that the tiles of every segment are numbered by what they hold.
         """
         group, depth, part, row, column = self.rows(tasks).T
-        heights, (boxes, shapes) = np.array([rows for _, rows in self.row_tiles]), self._told_columns
+        (strips_of, heights), (boxes, shapes) = self._told_rows, self._told_columns
         kinds = np.stack([heights[row], shapes[column], self._part_shapes[depth, part]])
+        if self.operator:
+            kinds = np.vstack([kinds, *self.places_of(row, depth, column)])
         # What the left and the right tiles are told by: a strip by its part, a tile by its depth and pixels.
-        strips = [mixed(group, part, own) for own in (row, boxes[column])]
+        strips = [mixed(group, part, own) for own in (strips_of[row], boxes[column])]
         if not self.shares_tiles:
             return kinds.tobytes(), *[numbered_as_met(own).tobytes() for own in strips]
         of, (small, big, image, pixels) = self._segments_of(depth * self.splits + part)
@@ -189,12 +191,22 @@ class WgradTasks(WgradCut):
         at = np.arange(len(tasks)) + np.searchsorted(of, np.arange(len(tasks)))
         tiles = np.arange(len(of)) + of + 1
         met = [kinds.tobytes()]
-        for strip, depths, own in zip(strips, (small, big), (row, boxes[column]), strict=True):
+        for strip, depths, own in zip(strips, (small, big), (strips_of[row], boxes[column]), strict=True):
             keys = np.empty(len(tasks) + len(of), np.int64)
             keys[at] = strip
             keys[tiles] = mixed(group[of], depths, own[of], image, pixels) + strip.max() + 1
             met.append(numbered_as_met(keys)[tiles].tobytes())
         return tuple(met)
+
+    def places_of(self, row: Any, depth: Any, column: Any) -> tuple[Any, Any]:
+        """Return what places in L1 follow from beside the tiles: the numbers of blocks in their tasks."""
+        t = self.tiling
+        rows, columns = self._block_numbers
+        return rows[row] % t.al1_buffers, columns[depth, column] % t.bl1_buffers
+
+    @cached_property
+    def _block_numbers(self) -> tuple[Numbers, Numbers]:
+        return self.row_numbers, self.column_numbers
 
     def _segments_of(self, parts: Numbers) -> tuple[Numbers, Numbers]:
         """Return the segments of some (kernel depth, part): the place of each, and what it has.
@@ -207,6 +219,11 @@ class WgradTasks(WgradCut):
         image, at = np.divmod(within, own[:, 5])
         pixels = np.unique(np.array(self.runs), axis=0, return_inverse=True)[1].reshape(-1)
         return place[run], np.stack([own[:, 0], own[:, 1], own[:, 2] + image, pixels[own[:, 4] + at]])
+
+    @cached_property
+    def _told_rows(self) -> tuple[Numbers, Numbers]:
+        """Of each row tile the number of the rows that a left tile has, and that of the sizes that follow."""
+        return np.arange(len(self.row_tiles)), np.array([rows for _, rows in self.row_tiles])
 
     @cached_property
     def _told_columns(self) -> tuple[Numbers, Numbers]:

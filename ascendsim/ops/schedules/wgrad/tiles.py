@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.cube.im2col import Im2col
-from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
+from ascendsim.cube.mmad import Mmad, PipeBarrier, is_small, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.cube.tile_reads import Transposed
 from ascendsim.ops.problems.taps import Taps
@@ -92,6 +92,10 @@ class WgradTiles:
         self.count_of, self.counts = distinct(nest, pixels, "image pixels of")
         self.window_of, _ = distinct(nest, windows, "window of")
 
+    def strip_of(self, row: Number) -> Number:
+        """Return what tells the rows of the small side that a tile has: those of one base block."""
+        return row
+
     def sees(self, column: Number) -> list[Number]:
         """Return what tells the box of taps that a tile has."""
         return [self.box_of[column]]
@@ -166,6 +170,11 @@ class WgradTiles:
         """Let the accumulator come back: a product of few fractals would want it sooner."""
         spaced = begun and spacing_needed(self.profile, self.heights[row], self.widths[column])
         return PipeBarrier("M") if spaced else None
+
+    def drain(self, row: int, column: int) -> PipeBarrier | None:
+        """Let the cube come to rest after a small product."""
+        small = is_small(self.profile, self.heights[row], self.widths[column])
+        return PipeBarrier("M") if small else None
 
     def mmad(self, c: Slot, a: Slot, b: Slot, begun: int, row: int, column: int, depth: int) -> Mmad:
         """Add the product over one slice of the reduction."""

@@ -86,7 +86,7 @@ Line = tuple[slice, int]
 class WinogradCut:
     """The blocks of a product, its clusters, and who makes what.
 
-    The left side is the one with fewer channels (of equal ones the small side): its points are made once, in
+    The left side is the one with fewer channels (of equal ones the big side): its points are made once, in
     global memory. Those of the right side are made anew for each block, on their way into L1.
 
     Raises   ConfigError if the convolution or the tiling is none that Winograd takes; UnsupportedError if the
@@ -152,7 +152,7 @@ class WinogradCut:
             Side(replace(tensor, name=f"{tensor.name} re-laid", role="workspace"), is_small)
             for tensor, is_small in ((unfolded, True), (self.gemm.big, False))
         )
-        return (small, big) if small.groups <= big.groups else (big, small)
+        return (small, big) if small.groups < big.groups else (big, small)
 
     def points(self) -> GmTensor:
         """Return a tensor for the points of the left side: (N, clusters, C1, 16, 32 tiles, C0)."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS
+from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS, fractal_pixels
 from ascendsim.cube.tile_reads import round_up
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import even_parts
@@ -110,14 +110,17 @@ class Costs:
     def _by_fractals(self, buffer: str, stride: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Cycles of a fractal by its rows less one, and of the first 0, 1, 2, ... fractals of an image."""
         if (buffer, stride) not in self._added_up:
-            law = self.rates.profile.load3d[buffer]
-            fractals = np.array([law.fractal_cycles(stride, rows) for rows in range(1, FRACTAL_ROWS + 1)])
+            law, deep = self.rates.profile.load3d[buffer], self._deep(buffer)
+            fractals = np.array([law.fractal_cycles(stride, rows) for rows in range(1, deep + 1)])
             # Longer than any load: a row in L0 has 32 bytes and more.
             longest = self.rates.profile.buffers[buffer].capacity_bytes // 32
-            first, width = np.arange(0, longest, FRACTAL_ROWS), self.sliding.out_size[1]
-            total = np.cumsum([0, *fractals[(first + FRACTAL_ROWS - 1) // width - first // width]])
+            first, width = np.arange(0, longest, deep), self.sliding.out_size[1]
+            total = np.cumsum([0, *fractals[(first + deep - 1) // width - first // width]])
             self._added_up[buffer, stride] = fractals, total
         return self._added_up[buffer, stride]
+
+    def _deep(self, buffer: str) -> int:
+        return fractal_pixels(buffer, self.sliding.itemsize)
 
     def load_image(self, pixels: Ints, groups: Ints) -> Ints:
         """Cycles of one load3d of the first pixels of an image, so many (channel group, tap) pairs."""
@@ -125,8 +128,13 @@ class Costs:
 
     def load_turned(self, pixels: Ints, groups: Ints) -> Ints:
         """Cycles of so many channel groups of grad_output, the first pixels of an image, turned into L0A."""
-        if self.rates.profile.load3d["L0A"].transposes:
-            return self._load3d("L0A", 1, pixels, groups)
+        law = self.rates.profile.load3d["L0A"]
+        if law.transposes:
+            each = law.turned(1, self.sliding.itemsize)
+            if not each:
+                return self._load3d("L0A", 1, pixels, groups)
+            data = -(-(-(-pixels // FRACTAL_ROWS) * groups * each.numerator) // each.denominator)
+            return self.rates.profile.paths["L1_L0A"].head_cycles + data + law.command_cycles
         elements = groups * self.sliding.c0 * round_up(pixels, FRACTAL_ROWS)
         # A command repeats along the pixels or along the groups, whichever are more.
         return self.load_plain("L0A", elements, np.minimum(groups, -(-pixels // FRACTAL_ROWS)))
@@ -145,12 +153,13 @@ class Costs:
     def _load3d(self, buffer: str, stride: int, pixels: Ints, groups: Ints) -> Ints:
         profile, width = self.rates.profile, self.sliding.out_size[1]
         law, (fractals, added_up) = profile.load3d[buffer], self._by_fractals(buffer, stride)
-        whole, rest = pixels // FRACTAL_ROWS, pixels % FRACTAL_ROWS
+        deep = self._deep(buffer)
+        whole, rest = pixels // deep, pixels % deep
         # The last fractal may be short, and then goes over the ends of fewer rows.
-        rows = (pixels - 1) // width - whole * FRACTAL_ROWS // width
+        rows = (pixels - 1) // width - whole * deep // width
         cycles = added_up[whole] + (rest > 0) * fractals[rows * (rest > 0)]
-        data = -(-(cycles * groups * FRACTAL_BYTES) // law.fractal_bytes)
-        commands = law.commands(whole + (rest > 0), groups)
+        data = -(-(cycles * groups * (FRACTAL_BYTES * deep)) // (law.fractal_bytes * FRACTAL_ROWS))
+        commands = law.commands(-(-pixels // FRACTAL_ROWS), groups)
         return profile.paths[f"L1_{buffer}"].head_cycles + data + law.command_cycles * commands
 
     def load_plain(self, buffer: str, elements: Ints, commands: Ints, more: Fraction = Fraction(0)) -> Ints:

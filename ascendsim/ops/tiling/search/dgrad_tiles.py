@@ -67,7 +67,8 @@ def best_tiles(gemm: DgradGemm, costs: Costs, candidate: Candidate, *, in_row: b
     s, profile, (_, block, _, fix, rounds, _) = gemm.sliding, costs.rates.profile, candidate
     chunks = _chunks(gemm, costs, candidate, in_row=in_row)
     most, depth = chunks[0].step, max((len(pairs) for pairs in gemm.depths), default=1)
-    head, capacity = profile.paths["GM_L1"].head_cycles, profile.buffers["L1"].capacity_bytes
+    path, capacity = profile.paths["GM_L1"], profile.buffers["L1"].capacity_bytes
+    head = path.head_cycles + min(path.latency_cycles, path.in_turn_cycles)
     column_blocks = -(-gemm.columns // block.n)
     # Cycles for each byte of a tile in L1; with zeros inserted less is loaded, but the tile is cleared first.
     right_cycles = 1 / costs.rates.load_bytes_per_cycle

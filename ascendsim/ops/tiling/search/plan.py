@@ -13,7 +13,7 @@ from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.ops.tiling.timed import fastest_of_few
-from ascendsim.ops.tiling.vendor.matmul import basic_tiling
+from ascendsim.ops.tiling.vendor.matmul import operator_tiling
 
 
 def search_plan(request: PlanRequest) -> Plan:
@@ -25,9 +25,9 @@ def search_plan(request: PlanRequest) -> Plan:
     """
     gemm, profile = request.gemm, request.profile
     if isinstance(gemm, MatmulGemm):
-        # The vendor's own blocks are one more candidate: they beat what the search finds on many shapes.
-        basic = basic_tiling(gemm, profile)
-        return Plan("matmul", matmul_tiling(gemm, profile, others=[basic] if basic else []))
+        # The operator's own plan is one more candidate: it beats what the search finds on many shapes.
+        planned, _ = operator_tiling(gemm, profile)
+        return Plan("matmul", matmul_tiling(gemm, profile, others=[planned] if planned else []))
     if request.gradient == "grad_input":
         tiling = fastest_of_few(Dgrad, gemm, profile, dgrad_tilings(gemm, profile))
         return Plan("dgrad", replace(tiling, group_merge=request.merge))

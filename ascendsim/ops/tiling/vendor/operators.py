@@ -7,16 +7,17 @@ from dataclasses import replace
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.arch22.dgrad_block import basic_block as dgrad_block
-from ascendsim.ops.tiling.vendor.arch22.dgrad_grid import core_grid as dgrad_grid
-from ascendsim.ops.tiling.vendor.arch22.wgrad_block import basic_block as wgrad_block
+from ascendsim.ops.tiling.vendor.arch22.dgrad import basic_block as dgrad_block
+from ascendsim.ops.tiling.vendor.arch22.dgrad import core_grid as dgrad_grid
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import basic_block as wgrad_block
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import stream_k as wgrad_streams
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import takes_basic_blocks
 from ascendsim.ops.tiling.vendor.arch22.wgrad_grid import core_grid as wgrad_grid
-from ascendsim.ops.tiling.vendor.arch22.wgrad_library import library
-from ascendsim.ops.tiling.vendor.arch22.wgrad_stream import stream_k as wgrad_streams
 from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
 from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
 from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd, winograd
-from ascendsim.ops.tiling.vendor.layer import Layer, Machine
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine
+from ascendsim.ops.tiling.vendor.library.wgrad import library
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -89,10 +90,10 @@ def plan_of_layer(
         return plan and replace(plan, group_merge=factor)
     if deterministic:
         return wgrad_streams(layer, machine)
-    block = wgrad_block(layer, machine)
-    if block is None and dtype == "bfloat16":
-        block = wgrad_grid(layer, machine)
-    return block or library(layer, machine)
+    if takes_basic_blocks(layer.merged(layer.merge_factor(FRACTAL))):
+        return wgrad_block(layer, machine)
+    grid = wgrad_grid(layer, machine) if dtype == "bfloat16" else None
+    return grid or library(layer, machine)
 
 
 def _has_blocks(layer: Layer) -> bool:

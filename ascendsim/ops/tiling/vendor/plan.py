@@ -12,12 +12,13 @@ class VendorPlan:
     Sizes are elements of the product: grad_input m = pixels, n = channels of input, k = (channel, tap) of
     grad_output; grad_weight m = channels of grad_output, n = (channel, tap) of input, k = pixels.
 
-    strategy       the rule it comes from: "basic_block", "core_grid", "library", "stream_k", "winograd", ...
+    strategy       the rule it comes from: "basic_block", "core_grid", "basic_mk", "basic_det", "library",
+                   "stream_k", "winograd", ...
     base_m, base_n, base_k
                    one L0C tile, and the reduction of one Mmad; by Winograd channels of either side and tiles,
                    at each of 16 points
-    step_ka, step_kb, step_n
-                   slices of base_k, and tiles along n, that one tile of L1 holds
+    step_ka, step_kb, step_m, step_n
+                   slices of base_k, and base blocks along m and n, that one tile of L1 holds
     single_core_m, single_core_n, single_core_k
                    the share of one task; 0: all of it
     *_buffers      copies of a tile: 1, or 2 for ping-pong
@@ -35,7 +36,6 @@ class VendorPlan:
                    parts of the tasks of the last round, and what they are cut along: "batch_depth", "height",
                    or "clusters" of tiles
     strip_w        columns of grad_output that one pass takes; 0: whole rows
-    resident       "a" or "b": the operand that stays in L1 for a task
     transpose_first  whether vector cores turn the weights in a phase of their own
     through_gm     whether the results of a split kernel are interleaved through a workspace
     zero_first     whether the operator clears the result before, as taps are skipped or cores add to it
@@ -71,8 +71,8 @@ class VendorPlan:
     stream_ways: int = 1
     stream_axis: str = ""
     strip_w: int = 0
-    resident: str = ""
     transpose_first: bool = False
     through_gm: bool = False
     zero_first: bool = False
     host: tuple[tuple[str, int], ...] = ()
+    step_m: int = 1

@@ -19,6 +19,8 @@ SAME = (
     *("base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores", "single_core_m", "single_core_n"),
     *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
 )
+# Rules whose tasks are tiles of the result, those of the last round in parts.
+STREAMS = ("stream_k", "basic_det")
 AXES = {
     "grad_input": ("group", "batch", "d", "m", "n"),
     "grad_weight": ("group", "batch", "d", "k", "m", "n"),
@@ -33,7 +35,7 @@ def product_tiling(request: PlanRequest, *, by_winograd: bool = True) -> Plan:
     """
     found = operator_plan(request, by_winograd=by_winograd)
     problem = merged(request.kernel, found.group_merge)
-    lacking = _lacking(found, problem, request.layer.c0)
+    lacking = _lacking(found, problem, request)
     if lacking:
         raise UnsupportedError(
             f"product's plan of {request.gradient} on {request.profile.variant}: {found.strategy} with "
@@ -42,14 +44,25 @@ def product_tiling(request: PlanRequest, *, by_winograd: bool = True) -> Plan:
     return _grad_input(found, problem) if request.gradient == "grad_input" else _grad_weight(found, problem)
 
 
-def _lacking(plan: VendorPlan, problem: ConvProblem, c0: int) -> str:
+def _lacking(plan: VendorPlan, problem: ConvProblem, request: PlanRequest) -> str:
     """Return what of a plan no loop nest does; "" if there is nothing."""
+    c0, machine = request.layer.c0, request.machine
     if plan.base_n % c0:
         return f"blocks that end inside a group of {c0} channels"
+    if plan.k_segment % c0:
+        return f"segments that end inside a group of {c0} channels"
+    # 910_95 rounds slices of a long reduction up to whole windows, whatever L0 holds.
+    slice_bytes = plan.base_k * max(plan.base_m, plan.base_n) * request.layer.itemsize
+    if plan.k_segment and slice_bytes > machine.l0_half:
+        return f"slices of {slice_bytes} bytes, of which half of L0 holds {machine.l0_half},"
     grid = _parts(plan)
     apart = plan.split == "grid" and not _one_column_axis(problem)
     if apart and grid["n"] > 1 and grid["kd"] < problem.kernel[0]:
         return "a grid that cuts columns but not all kernel depths"
+    # Columns are dealt in equal runs through all kernel depths, one after the other.
+    width = ceil_div(problem.big_channels, c0) * c0 * problem.kernel[1] * problem.kernel[2]
+    if apart and grid["n"] > 1 and width % plan.single_core_n:
+        return "parts of the columns that are not equal at each kernel depth"
     return ""
 
 
@@ -83,12 +96,10 @@ def _grad_input(plan: VendorPlan, problem: ConvProblem) -> Plan:
 def _split(tiling: Tiling, plan: VendorPlan, problem: ConvProblem) -> Tiling:
     """Return the tiling of a kernel that the stride splits."""
     tiling = replace(tiling, kernel_split=plan.kernel_split)
-    if plan.al1_buffers > 1 or plan.bl1_buffers > 1 or plan.kernel_split == "h":
+    if plan.strategy != "kernel_split_full" or plan.al1_buffers > 1 or plan.bl1_buffers > 1:
         return tiling
-    # Both operands are in L1 as a whole: what each kernel depth reads, and its weights of each phase.
-    depths = problem.kernel[0]
-    phases = min(2, problem.kernel[1]) * min(2, problem.kernel[2])
-    return replace(tiling, al1_buffers=depths, bl1_buffers=depths * phases)
+    # Both operands are in L1 as a whole, the weights of each phase: a depth meets one depth of the kernel.
+    return replace(tiling, bl1_buffers=min(2, problem.kernel[1]) * min(2, problem.kernel[2]))
 
 
 def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
@@ -96,7 +107,7 @@ def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
     if plan.strategy == "winograd":
         named = {name: getattr(plan, name) for name in SAME}
         return Plan("wgrad_winograd", Tiling(**named, k_split=plan.stream_ways))
-    if plan.strategy == "stream_k":
+    if plan.strategy in STREAMS:
         tiling = replace(
             _tiling(plan, "grad_weight"),
             task_order=" ".join("d" if axis == "kd" else axis for axis in plan.order),
@@ -111,12 +122,6 @@ def _grad_weight(plan: VendorPlan, problem: ConvProblem) -> Plan:
     tiling = replace(
         _tiling(plan, "grad_weight"), single_core_k=plan.single_core_k, batch_dim=grid.get("batch", 0)
     )
-    if plan.strategy == "library" and plan.resident:
-        # It stays in L1 for a task: the tile there is the whole reduction, in whole steps of the other's.
-        slices = ceil_div(plan.single_core_k, plan.base_k)
-        whole = ceil_div(slices, plan.step_ka) * plan.step_ka
-        resident_a = plan.resident == "a"
-        tiling = replace(tiling, step_ka=whole) if resident_a else replace(tiling, step_kb=whole)
     if plan.split == "grid" and not _one_column_axis(problem) and grid["n"] == 1:
         # Its columns are those of one kernel depth; here they go through all that a core has.
         depths = ceil_div(problem.kernel[0], grid["kd"])

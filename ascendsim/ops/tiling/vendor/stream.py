@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ascendsim.ops.tiling.vendor.layer import Layer, ceil_div
+from ascendsim.ops.tiling.vendor.layer import ceil_div
 
 
 class Tail(NamedTuple):
@@ -18,11 +18,6 @@ class Tail(NamedTuple):
     ways: int = 1
     axis: str = ""
     length: int = 0
-
-
-def tail_of(layer: Layer, tasks: int, cores: int) -> Tail:
-    """Return how the last round is cut: along images and depths, or rows if that gives more parts."""
-    return tail_along({"batch_depth": layer.batch * layer.output[0], "height": layer.output[1]}, tasks, cores)
 
 
 def tail_along(extents: Mapping[str, int], tasks: int, cores: int) -> Tail:

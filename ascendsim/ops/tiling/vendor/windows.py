@@ -18,18 +18,9 @@ def dgrad_rows(layer: Layer, pixels: int) -> int:
     return min(rows_touched(pixels, layer.input[2]) - 1 + layer.spans[1], expanded)
 
 
-def dgrad_channel_bytes(layer: Layer, pixels: int) -> int:
-    """Return the bytes in L1 of one C0 group of grad_output, zeros inserted, for so many pixels."""
-    width = layer.output[2] * layer.stride[2]
-    return dgrad_rows(layer, pixels) * width * layer.c0 * layer.itemsize
-
-
-def wgrad_rows(layer: Layer, pixels: int, width: int | None = None) -> int:
-    """Return the rows of input that so many pixels of grad_output need under the kernel.
-
-    width   of the rows of grad_output, or of the strips that they are cut into
-    """
-    rows = rows_touched(pixels, width or layer.output[2])
+def wgrad_rows(layer: Layer, pixels: int) -> int:
+    """Return the rows of input that so many pixels of grad_output need under the kernel."""
+    rows = rows_touched(pixels, layer.output[2])
     return (rows - 1) * layer.stride[1] + layer.spans[1]
 
 

@@ -36,7 +36,7 @@ def operator_workspace(
         return parts_in_l0c(machine) if plan.stream_ways > 1 else 0
     if not deterministic:
         return 0
-    return stream_parts(plan) if plan.strategy == "stream_k" else base_tiles(plan, machine)
+    return stream_parts(plan) if plan.strategy == "basic_det" else base_tiles(plan, machine)
 
 
 def _grad_input_35(plan: VendorPlan, layer: Layer, machine: Machine) -> int:

@@ -1,92 +1,166 @@
-"""The core grid of grad_weight for bfloat16 on 910B and 910_93 with 20 cores."""
+"""The grid of cores of grad_weight for bfloat16 on 910B and 910_93 with 20 cores.
+
+Source   host code of the public operator (ops-nn at e5c3fa932), as read
+"""
 
 from __future__ import annotations
 
-from ascendsim.ops.tiling.vendor.arch22.costs import Share, Tile, left_bytes, right_bytes
-from ascendsim.ops.tiling.vendor.arch22.wgrad_library import Axes, Grid
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, largest_whole
+from math import gcd
+from typing import NamedTuple
+
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from ascendsim.ops.tiling.vendor.shrinking import Base
+from ascendsim.ops.tiling.vendor.windows import rows_touched
 
 CORES = 20
-# (rows, columns, reduction) of a base block; the second one for few rows.
+# Images and depths take so many cores at least, and all parts together four of five.
+LEAST_IMAGES, LEAST_CORES = 4, 16
+# A part of the rows has so many pixels for each part at least, and one of the channels so many columns.
+LEAST_PIXELS, LEAST_COLUMNS = 64, 256
 TALL, WIDE = (128, 256, 64), (64, 512, 32)
+# L1 that this kernel keeps for itself.
+RESERVED_BYTES = 128
 
 
-def core_grid(layer: Layer, machine: Machine) -> VendorPlan | None:
+class Grid(NamedTuple):
+    """Parts along depths and images of grad_output, channels of input, and rows."""
+
+    d: int
+    batch: int
+    n: int
+    k: int
+
+
+class Share(NamedTuple):
+    """What one core of a grid has: channels of grad_output, columns, rows of pixels."""
+
+    layer: Layer
+    rows: int
+    columns: int
+    height: int
+
+    def input_rows(self, rows: int) -> int:
+        """Return the rows of input under so many of grad_output, no more than there are."""
+        layer = self.layer
+        return min((rows - 1) * layer.stride[1] + layer.spans[1], layer.input[1])
+
+    def input_line(self, columns: int) -> int:
+        """Return the elements of one row of input for a base block, by the library's count of channels."""
+        taps, groups = self.layer.taps, columns // FRACTAL
+        lines = ceil_div(groups, taps)
+        if taps > groups:
+            lines += taps % groups != 0
+        elif groups % taps:
+            lines += 2 if 2 * groups % taps else 1
+        return self.layer.input[2] * lines * FRACTAL
+
+
+def core_grid(given: Layer, machine: Machine) -> VendorPlan | None:
     """Return the plan that gives cores to images and depths first; None where the operator searches instead.
 
     Only the 20-core parts do so, for bfloat16; the caller says which type it is.
     """
+    layer = given.merged(given.merge_factor(FRACTAL))
     if layer.groups > 1 or layer.itemsize != 2 or machine.cores != CORES:
         return None
-    axes = Axes.of(layer)
-    batch = max(count for count in range(1, CORES + 1) if CORES % count == 0 and axes.batch % count == 0)
-    grid = _rest(layer, axes, batch)
-    if axes.kd > 1 or grid is None:
+    depths = layer.kernel[0]
+    window = layer.taps * FRACTAL * depths
+    grid = _grid(layer, layer.ci1 * window)
+    if grid is None or grid.d * grid.batch * grid.n * grid.k < LEAST_CORES:
         return None
-    share = Share(
-        layer,
-        axes.m,
-        ceil_div(axes.n, grid.n) * layer.taps,
-        ceil_div(layer.output[1], grid.k),
-    )
-    tile = _tile(share, machine)
-    # Two copies of the whole reduction if they fit, else one of as much as does.
-    slices = share.pixels // (tile.k * FRACTAL) or 1
-    for copies, steps in ((2, (slices,)), (1, range(slices, 0, -1))):
-        for step in steps:
-            if copies * (left_bytes(share, tile, step) + right_bytes(share, tile, step)) <= machine.l1:
-                return _plan(grid, share, tile, step, copies)
-    return None
-
-
-def _rest(layer: Layer, axes: Axes, batch: int) -> Grid | None:
-    """Return the grid that gives the cores left over to rows or to channels, whichever loads less."""
-    rest = CORES // batch
-    grids = {}
-    if layer.output[1] >= rest:
-        rows = ceil_div(layer.output[1], rest)
-        grids[Grid(batch, 1, 1, 1, 1, ceil_div(layer.output[1], rows))] = _loaded(layer, axes.n, rows)
-    if axes.n >= rest:
-        channels = ceil_div(axes.n, rest)
-        grids[Grid(batch, 1, 1, rest, 1, 1)] = _loaded(layer, channels, layer.output[1])
-    return min(grids, key=lambda grid: grids[grid], default=None)
-
-
-def _loaded(layer: Layer, channels: int, rows: int) -> int:
-    """Return the elements that a core loads for one image: both sides, once."""
-    halo = (rows - 1) * layer.stride[1] + layer.spans[1]
-    left = align(layer.co) * rows * layer.output[2]
-    return left + channels * FRACTAL * halo * layer.input[2]
-
-
-def _tile(share: Share, machine: Machine) -> Tile:
-    """Return the base block: all rows up to its own, and an equal part of a window that is longer."""
-    rows, window = share.m * FRACTAL, share.layer.taps * FRACTAL
-    base_m, base_n, base_k = WIDE if rows <= WIDE[0] else TALL
-    if window > base_n:
-        base_n = align(ceil_div(window, ceil_div(window, base_n)))
-    base_k = largest_whole(base_k, share.k * FRACTAL) or FRACTAL
-    base_m = min(base_m, rows)
-    sizes = base_m, min(machine.beside(base_m, base_n), share.n * FRACTAL), base_k
-    m, n, k = (size // FRACTAL for size in sizes)
-    return Tile(m, n, k)
-
-
-def _plan(grid: Grid, share: Share, tile: Tile, step: int, copies: int) -> VendorPlan:
-    """Return the plan of a tile on a grid."""
+    groups = ceil_div(layer.ci1, grid.n)
+    share = Share(layer, align(layer.co), groups * window, ceil_div(layer.output[1], grid.k))
+    base = _base(share)
+    steps = _steps(share, base, machine.l1 - RESERVED_BYTES)
+    if steps is None or 2 * layer.itemsize * base.k * max(base.m, base.n) > min(machine.l0a, machine.l0b):
+        return None
+    used, images = grid.d * grid.batch * grid.n * grid.k, grid.d * grid.batch
+    one_axis = depths == 1 or layer.dilation[0] == 1
+    host = {
+        "batchDim": images,
+        "groupDim": 1,
+        "mDim": 1,
+        "nDim": grid.n,
+        "kDim": grid.k,
+        "dkDim": 1,
+        "singleCoreBatch": ceil_div(layer.batch, grid.batch) * (layer.output[0] // grid.d),
+        "singleCoreCout": share.rows,
+        "singleCoreHo": share.height,
+        "stepM": 1,
+        "iterateOrder": 1,
+        "singleCoreCin": groups * FRACTAL * depths,
+        "bl1Bound": _input_elements(share, base, steps[1]),
+    }
     return VendorPlan(
-        *("core_grid", tile.m * FRACTAL, tile.n * FRACTAL, tile.k * FRACTAL, step, step),
-        single_core_m=share.m * FRACTAL,
-        single_core_n=share.n * FRACTAL,
-        single_core_k=share.pixels,
-        al1_buffers=copies,
-        bl1_buffers=copies,
-        used_cores=grid.cores,
-        tasks=grid.cores,
+        *("core_grid", *base, *steps),
+        single_core_m=share.rows,
+        single_core_n=share.columns if one_axis else share.columns // depths,
+        single_core_k=share.height * layer.output[2],
+        used_cores=used,
+        tasks=used,
         mapping="grid",
         order=("group", "batch", "kd", "n", "m", "k"),
         split="grid",
-        grid=tuple(grid._asdict().items()),
+        grid=(("batch", images), ("kd", 1), ("group", 1), ("n", grid.n), ("m", 1), ("k", grid.k)),
+        group_merge=given.merge_factor(FRACTAL),
         zero_first=True,
+        host=tuple(host.items()),
     )
+
+
+def _grid(layer: Layer, columns: int) -> Grid | None:
+    """Return the grid: divisors of depths and images, the rest to rows or channels, whichever has more."""
+    d, batch = gcd(CORES, layer.output[0]), gcd(CORES, layer.batch)
+    if d * batch % CORES == 0:
+        return Grid(d, CORES // d, 1, 1)
+    both = gcd(CORES, d * batch)
+    if both < LEAST_IMAGES:
+        return None
+    rest, d = CORES // both, gcd(d, both)
+    pixels = layer.out_pixels
+    of_rows = pixels >= LEAST_PIXELS * rest and _even(layer.output[1], rest)
+    of_channels = columns >= LEAST_COLUMNS * rest and _even(layer.ci1, rest)
+    rows_first = ceil_div(pixels, LEAST_PIXELS) >= ceil_div(columns, LEAST_COLUMNS)
+    if of_rows and (rows_first or not of_channels):
+        return Grid(d, both // d, 1, rest)
+    return Grid(d, both // d, rest, 1) if of_channels else None
+
+
+def _even(extent: int, parts: int) -> bool:
+    """Tell whether an axis comes out in so many parts."""
+    return extent >= parts and ceil_div(extent, ceil_div(extent, parts)) == parts
+
+
+def _base(share: Share) -> Base:
+    """Return the base block: a longer base_k where the sides are short, or wide for few rows."""
+    pixels = share.height * share.layer.output[2]
+    m, n, k = min(TALL[0], share.rows), min(TALL[1], share.columns), TALL[2]
+    for times in (2, 4, 8):
+        if max(m, n) * times <= TALL[1]:
+            k = align(pixels) if pixels <= TALL[2] * times else TALL[2] * times
+    if m <= WIDE[0] and pixels < share.columns >= WIDE[1]:
+        k = align(pixels) if pixels <= WIDE[2] else WIDE[2]
+        n = min(WIDE[1], share.columns)
+    return Base(m, n, k)
+
+
+def _steps(share: Share, base: Base, l1: int) -> tuple[int, int] | None:
+    """Return the slices of either tile, L1 shared out as the traffic is; None where two copies do not fit."""
+    layer, line = share.layer, share.input_line(base.n)
+    width, size = layer.output[2], layer.itemsize
+    left, right = share.height * width * base.m, line * share.input_rows(share.height)
+    half_a, half_b = (l1 * part // (left + right) // 2 // size for part in (left, right))
+    rows_a = max(1, half_a // (width * base.m))
+    rows_b = max(1, (half_b // line - layer.spans[1]) // layer.stride[1] + 1)
+    slices = ceil_div(share.height * width, base.k)
+    a, b = (min(max(2, rows * width // base.k), slices) for rows in (rows_a, rows_b))
+    a, b = floor_to(a, min(a, b)), floor_to(b, min(a, b))
+    elements = base.m * base.k * a + _input_elements(share, base, b)
+    return (a, b) if 2 * size * elements < l1 else None
+
+
+def _input_elements(share: Share, base: Base, step: int) -> int:
+    """Return the elements of one copy of input's tile."""
+    rows = rows_touched(step * base.k, share.layer.output[2])
+    return share.input_rows(rows) * share.input_line(base.n)

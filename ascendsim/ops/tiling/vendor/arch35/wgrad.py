@@ -1,214 +1,163 @@
-"""The grad_weight of 910_95: tiles of the result dealt to all cores, the last round cut by stream-K."""
+"""The grad_weight of 910_95: tiles of the result dealt to all cores, the last round cut by stream-K.
+
+Source   host code of the public operator (ops-nn), as read
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
+from fractions import Fraction
 
-from ascendsim.cube.tile_reads import round_up
-from ascendsim.ops.tiling.vendor.arch35.wgrad_block import Block
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to
+from ascendsim.ops.tiling.vendor.arch35.wgrad_block import LONGEST, Block, base_block
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, PLAIN, Layer, Machine, align, ceil_div
 from ascendsim.ops.tiling.vendor.plan import VendorPlan
-from ascendsim.ops.tiling.vendor.stream import Tail, tail_of
+from ascendsim.ops.tiling.vendor.stream import Tail
+from ascendsim.ops.tiling.vendor.windows import wgrad_rows
 
-LONGEST = 256
-# Slices of base_k in both tiles of a step, where they are as many as are tried, and as few.
-DEEPEST, LEAST_DEPTH = 16, 2
-STRIP = 128
-# Wider rows are worked on in strips of columns; half as wide ones where padding of columns is beyond a byte.
-MOST_COLUMNS = 512
-# What one load3d can say of a kernel: a byte each for extent, gap and padding, six bits for the stride.
-MOST_BYTE, MOST_STRIDE, MOST_WINDOW = 255, 63, 65536
+# The kinds of stream-K by the vendor's number.
+KINDS = ("", "batch_depth", "height")
 
 
 def stream_k(given: Layer, machine: Machine) -> VendorPlan | None:
     """Return the plan of grad_weight; None where no tile fits in L1."""
     factor = merge_factor(given, machine)
-    layer = given.merged(factor)
-    block = _fitted(_base_block(layer, machine))
+    block = base_block(given.merged(factor), machine)
     if block is None:
         return None
-    block = _recut(block)
-    tail = tail_of(layer, _tasks(block), machine.cores)
-    if tail.axis == "height":
-        block = _refitted(replace(block, height=tail.length))
-    return _plan(block, tail, factor)
+    if factor == 1:
+        block = _wider(_higher(block))
+    tail = _tail(block)
+    if tail.axis != "height":
+        return _plan(block, tail, factor)
+    cut = _of_rows(block, tail)
+    return _plan(cut, tail, factor) if cut else _plan(block, Tail(), factor)
 
 
 def merge_factor(layer: Layer, machine: Machine) -> int:
     """Return how many groups are computed as one: as fill fractals, if the buffers hold their block."""
     factor = layer.merge_factor(FRACTAL)
-    rows, columns = align(layer.co * factor), align(layer.ci * factor) * layer.taps
-    # Vector cores pick the diagonal blocks out of the merged one, in float32, with room for the result.
-    in_ub = 2 * rows * columns * 4 + LONGEST <= machine.ub
-    fits = max(rows, columns) <= LONGEST and 4 * rows * columns <= machine.l0c and in_ub
-    return factor if fits else 1
+    if factor == 1 or layer.layouts.weight != PLAIN:
+        return 1
+    whole = layer.merged(factor)
+    rows, columns = align(whole.co), align(whole.ci) * layer.taps
+    if max(rows, columns) > LONGEST or 4 * rows * columns > machine.l0c:
+        return 1
+    # Vector cores pick the diagonal blocks out of the merged one, in float32. The taps of a channel begin at
+    # multiples of 32 bytes in their own copy, unless those of a group, which lie in one piece, do.
+    ragged = layer.kernel[0] != 1 or layer.ci * layer.taps % 8
+    taps = ceil_div(layer.taps, 8) * 8 if ragged else layer.taps
+    in_ub = (columns + factor * layer.ci * taps) * rows * 4 + LONGEST
+    slice_bytes = _slice_bytes(whole, machine, rows, columns)
+    return factor if in_ub <= machine.ub and slice_bytes <= machine.l1 else 1
 
 
-def _base_block(layer: Layer, machine: Machine) -> Block:
-    """Return the base block: sides as even as they come, of whole windows where that is possible."""
-    base_n = _even(_columns(layer))
-    unit = layer.taps * FRACTAL if layer.taps == 9 else FRACTAL
-    base_m = _even(align(layer.co))
-    base_n = machine.beside(base_m, base_n)
-    if base_n > unit:
-        base_n = floor_to(base_n, unit)
-    block = Block(layer, machine, base_m, base_n, FRACTAL)
-    return replace(block, base_k=_longest_k(block))
+def _slice_bytes(whole: Layer, machine: Machine, rows: int, columns: int) -> int:
+    """Return what one slice of both operands of a block takes in L1, its base_k not cut to whole rows."""
+    block = Block(whole, machine, rows, columns, FRACTAL)
+    base_k = min(block.longest_k, ceil_div(whole.out_pixels, whole.c0) * whole.c0)
+    image = wgrad_rows(whole, base_k) * whole.input[2] * align(whole.ci)
+    return (base_k * rows + image) * whole.itemsize
 
 
-def _window(layer: Layer) -> int:
-    """Return the columns of a window: all taps of a fractal's channels (two C0 groups of float32)."""
-    return layer.taps * max(FRACTAL, layer.c0)
-
-
-def _columns(layer: Layer) -> int:
-    """Return the columns of the product at one kernel depth, in whole windows."""
-    return round_up(layer.ci * layer.taps, _window(layer))
-
-
-def _even(side: int) -> int:
-    """Return the largest equal part of a side, in whole fractals, that is at most as long as a block."""
-    return align(side) if side <= LONGEST else align(side // ceil_div(side, LONGEST))
-
-
-def _longest_k(block: Block) -> int:
-    """Return the longest base_k of both halves of L0, made of whole rows where these are whole fractals."""
-    layer, machine = block.layer, block.machine
-    left = machine.l0a // (2 * block.base_m * layer.itemsize)
-    right = machine.l0b // (2 * block.base_n * layer.itemsize)
-    base_k = min(floor_to(min(left, right), FRACTAL), align(block.single_k))
-    width = layer.output[2]
-    if width < base_k and width % FRACTAL == 0:
-        base_k = floor_to(base_k, width)
-    return max(FRACTAL, base_k)
-
-
-def _fitted(block: Block) -> Block | None:
-    """Return the block with the deepest tiles that fit; narrower strips, then single taps, where none do."""
-    for cut in _cuts(block):
-        deep = _deepest(cut)
-        if deep is not None:
-            return deep
-    return None
-
-
-def _cuts(block: Block) -> Iterator[Block]:
-    """Yield the block as it is, then in strips of columns, then with one tap at a time."""
-    layer = block.layer
-    block = replace(block, split_taps=beyond_load3d(layer))
-    most = MOST_COLUMNS if max(layer.pads[2]) <= MOST_BYTE else MOST_COLUMNS // 2
-    if layer.output[2] <= most:
-        yield block
-    strip = STRIP
-    while strip >= layer.c0:
-        yield replace(block, strip=strip)
-        strip //= 2
-    if not block.split_taps:
-        yield replace(block, strip=layer.c0, split_taps=True)
-
-
-def beyond_load3d(layer: Layer) -> bool:
-    """Tell whether a kernel passes what one load3d can say, so that its taps are loaded one by one."""
-    sizes = (*layer.kernel[1:], *layer.dilation[1:], *layer.pads[1], *layer.pads[2])
-    window = layer.taps * layer.c0
-    return max(sizes) > MOST_BYTE or max(layer.stride[1:]) > MOST_STRIDE or window > MOST_WINDOW
-
-
-def _deepest(block: Block) -> Block | None:
-    """Return the block with the deepest tiles; one copy of them, then less of it, where two do not fit.
-
-    One copy is tried from the deepest on again: of tall kernels many slices read hardly more rows than one.
-    """
-    for copies, depth in product((2, 1), range(DEEPEST, 0, -LEAST_DEPTH)):
-        deep = replace(block, depth=depth, copies=copies)
-        if deep.fits:
-            return deep
-    for base_k in range(block.base_k - FRACTAL, 0, -FRACTAL):
-        short = replace(block, depth=LEAST_DEPTH, copies=1, base_k=base_k)
-        if short.fits:
-            return short
-    return _smaller(block)
-
-
-def _smaller(block: Block) -> Block | None:
-    """Return the block with sides that the shortest reduction fits, then the longest that does."""
-    small = replace(block, depth=LEAST_DEPTH, copies=1, base_k=FRACTAL)
-    while not small.fits:
-        m, n = small.base_m, small.base_n
-        if max(m, n) <= FRACTAL:
-            return None
-        # The longer side gives way until both are equal, then both do.
-        small = replace(small, base_m=m - FRACTAL if m >= n else m, base_n=n - FRACTAL if n >= m else n)
-    longer = (replace(small, base_k=base_k) for base_k in range(_longest_k(small), 0, -FRACTAL))
-    return next(block for block in longer if block.fits)
-
-
-def _tasks(block: Block) -> int:
-    """Return the tasks: tiles of the result, at each kernel depth of each group."""
-    layer = block.layer
-    rows = ceil_div(align(layer.co), block.base_m)
-    columns = ceil_div(_columns(layer), _single_n(block))
-    return rows * columns * layer.kernel[0] * layer.groups
-
-
-def _single_n(block: Block) -> int:
-    """Return the columns of a task: whole windows."""
-    return round_up(block.base_n, _window(block.layer))
-
-
-def _recut(block: Block) -> Block:
-    """Return the block with shorter sides where tasks are too few and no stream-K uses all cores."""
-    cores = block.machine.cores
-    if _tasks(block) >= cores or _streams_evenly(block):
+def _higher(block: Block) -> Block:
+    """Return the block with fewer rows, if tasks are few and equal numbers of cores can then share each."""
+    layer, cores, width = block.layer, block.machine.cores, block.layer.output[2]
+    images, depths = layer.batch * layer.output[0], layer.kernel[0] * layer.groups
+    shared = cores % block.tasks == 0 and max(images, layer.output[1]) >= cores // block.tasks
+    if block.tasks >= cores or shared:
         return block
-    heights = tuple(_shorter(align(block.layer.co), block.base_m, cores))
-    widths = tuple(_shorter(_columns(block.layer), block.base_n, cores))
-    # Rows first, then columns. Both together where neither is enough, such as for a line of one image.
-    sides = (
-        *((height, block.base_n) for height in heights),
-        *((block.base_m, width) for width in widths),
-        *product(heights, widths),
-    )
-    for height, width in sides:
-        cut = replace(block, base_m=height, base_n=width)
-        if _streams_evenly(cut):
-            return _refitted(cut)
+    others = ceil_div(block.columns, block.single_n) * depths
+    for parts in range(min(ceil_div(block.rows, FRACTAL), cores) // others, 0, -1):
+        cut = replace(block, base_m=align(ceil_div(block.rows, parts))).refitted()
+        if cut.tasks > cores or cores % cut.tasks:
+            continue
+        ways = cores // cut.tasks
+        if images < ways and cut.base_k < ways * width:
+            continue
+        if cut.base_m * cut.base_n > block.machine.l0c_floats:
+            break
+        block = cut.deepened()
+        if block.fits:
+            break
     return block
 
 
-def _streams_evenly(block: Block) -> bool:
-    """Tell whether equal numbers of cores can share the reduction of each task, and no core is left."""
-    cores, tasks, layer = block.machine.cores, _tasks(block), block.layer
-    return cores % tasks == 0 and cores // tasks <= max(layer.batch * layer.output[0], layer.output[1])
+def _wider(block: Block) -> Block:
+    """Return the block with fewer columns, where more than half of the cores have a task, and not all."""
+    layer, cores = block.layer, block.machine.cores
+    if not (cores // 2 < block.tasks < cores and block.base_n >= block.base_m):
+        return block
+    windows, count = ceil_div(block.columns, block.window), ceil_div(block.columns, block.single_n)
+    others = ceil_div(block.rows, block.base_m) * layer.kernel[0] * layer.groups
+    for parts in range(min(windows, cores // others), count, -1):
+        cut = replace(block, base_n=ceil_div(windows, parts) * block.window).refitted()
+        if cut.tasks > cores or cut.base_m * cut.base_n > block.machine.l0c_floats:
+            continue
+        block = cut.deepened()
+        if block.fits:
+            break
+    return block
 
 
-def _shorter(side: int, size: int, most: int) -> Iterator[int]:
-    """Yield the equal parts of a side, in whole fractals, that are more than those of a size."""
-    for parts in range(ceil_div(side, size) + 1, min(ceil_div(side, FRACTAL), most) + 1):
-        yield align(ceil_div(side, parts))
+def _tail(block: Block) -> Tail:
+    """Return how the last round is cut: along images and depths, or rows where these give more parts.
+
+    Along rows also where the last part of images is shorter, by its share, than that of rows. The length of a
+    part of images is told even where a single one results.
+    """
+    cores, layer = block.machine.cores, block.layer
+    last = block.tasks % cores
+    if not 0 < last <= cores // 2:
+        return Tail()
+    ways = cores // last
+    images, height = layer.batch * layer.output[0], layer.output[1]
+    of_images, of_rows = ceil_div(images, ways), ceil_div(height, ways)
+    rest = Fraction(images % of_images, of_images), Fraction(height % of_rows, of_rows)
+    parts = ceil_div(images, of_images), ceil_div(height, of_rows)
+    if parts[0] < parts[1] or 0 < rest[0] < rest[1]:
+        return Tail(parts[1], "height", of_rows)
+    return Tail(parts[0], "batch_depth" if parts[0] > 1 else "", of_images)
 
 
-def _refitted(block: Block) -> Block:
-    """Return the block with the longest base_k and the deepest tiles of its sides."""
-    return _deepest(replace(block, base_k=_longest_k(block))) or block
+def _of_rows(block: Block, tail: Tail) -> Block | None:
+    """Return the block of a reduction in parts of rows; None where L1 holds no tile of one."""
+    pixels = tail.length * block.layer.output[2]
+    base_k = align(min(block.base_k, pixels))
+    cut = replace(block, base_k=base_k, step=min(block.step, ceil_div(pixels, base_k)))
+    # A shorter base_k may straddle more rows.
+    while not cut.fits and cut.step > 1:
+        cut = replace(cut, step=cut.step - 1)
+    return cut if cut.fits else None
 
 
 def _plan(block: Block, tail: Tail, factor: int) -> VendorPlan:
     """Return the plan of a block."""
-    layer = block.layer
-    double = 2 * block.base_m * block.base_n <= block.machine.l0c_floats
+    layer, machine = block.layer, block.machine
+    height = tail.length if tail.axis == "height" else layer.output[1]
+    images = layer.batch * layer.output[0]
+    images = tail.length if tail.length and tail.axis != "height" else images
+    host = {
+        "singleCoreBatchDout": images,
+        "singleCoreHo": height,
+        "singleCoreCout": block.base_m,
+        "singleCoreCin": block.single_n // layer.taps,
+        "streamkType": KINDS.index(tail.axis),
+        "splitWo": block.width,
+        "iterateOrder": int(block.rows > block.columns),
+        "realGroup": layer.groups,
+        "al1Bound": block.left,
+        "bl1Bound": block.right,
+    }
     return VendorPlan(
         *("stream_k", block.base_m, block.base_n, block.base_k, block.step, block.step),
         single_core_m=block.base_m,
-        single_core_n=_single_n(block),
-        single_core_k=block.single_k,
+        single_core_n=block.single_n,
+        single_core_k=height * layer.output[2],
         al1_buffers=block.copies,
         bl1_buffers=block.copies,
-        cl0_buffers=2 if double else 1,
-        used_cores=block.machine.cores,
-        tasks=_tasks(block),
+        cl0_buffers=2 if 2 * block.base_m * block.base_n <= machine.l0c_floats else 1,
+        used_cores=machine.cores,
+        tasks=block.tasks,
         mapping="interleaved",
         order=("m", "n", "kd", "group"),
         split="mn",
@@ -217,4 +166,5 @@ def _plan(block: Block, tail: Tail, factor: int) -> VendorPlan:
         stream_axis=tail.axis,
         strip_w=block.strip if block.strip < layer.output[2] else 0,
         taps="khkw" if block.split_taps else "all",
+        host=tuple(host.items()),
     )

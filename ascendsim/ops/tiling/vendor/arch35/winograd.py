@@ -1,9 +1,9 @@
 """The rule by which grad_weight of 910_95 is computed by Winograd F(2x2, 3x3), and its plan.
 
-Source   public ops-nn at e5c3fa932, as read: the conditions, the blocks of 64 x 64 channels and the clusters
-         of 32 tiles. Assumed: that tasks of the last round are cut as those of stream-K are, into runs of
-         clusters; that tiles in L1 have two copies, which is what L1 holds (the recorded plan says one,
-         beside base sizes that do not fit in L0 and so say nothing)
+Source   host code of the public operator (ops-nn), as read: the conditions, the blocks of 64 x 64 channels
+         and the clusters of 32 tiles. Assumed: that tasks of the last round are cut as those of stream-K
+         are, into runs of clusters; that tiles in L1 have two copies, which is what L1 holds (the recorded
+         plan says one, beside base sizes that do not fit in L0 and so say nothing)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ascendsim.ops.tiling.vendor.stream import tail_along
 SIDE: Final = 64
 LEAST_BLOCKS: Final = 16
 MOST_PAD: Final = 8
-# Tiles of 2 x 2 pixels in all images, and the share of the tiles of all clusters that must be real.
+# Tiles of 2 x 2 pixels in all images, and the share of them that must not be all padding.
 MOST_TILES: Final = 512_000
 LEAST_SHARE: Final = 0.5
 POINTS: Final = 16
@@ -37,10 +37,9 @@ def takes_winograd(layer: Layer) -> bool:
     blocks = (layer.co // SIDE) * (layer.ci // SIDE)
     if not (layer.true_fp32 and flat and plain and small and blocks >= LEAST_BLOCKS):
         return False
-    _, height, width = layer.output
-    tiles = ceil_div(height, 2) * ceil_div(width, 2)
-    share = tiles / (Clusters.of(1, (height, width)).of_image * CLUSTER)
-    return tiles * layer.batch <= MOST_TILES and share >= LEAST_SHARE
+    tiles = ceil_div(layer.output[1], 2) * ceil_div(layer.output[2], 2)
+    inside = ceil_div(layer.input[1] - 2, 2) * ceil_div(layer.input[2] - 2, 2)
+    return tiles * layer.batch <= MOST_TILES and inside >= LEAST_SHARE * tiles
 
 
 def winograd(layer: Layer, machine: Machine) -> VendorPlan | None:

@@ -38,25 +38,57 @@ def first_dgrad(gemm: DgradGemm, profile: Profile, blocks: int) -> Tiling | None
     """
     best: tuple[tuple[int, ...], Tiling] | None = None
     for grid in _grids_of(gemm, blocks) if blocks else _grids(gemm, profile):
-        # In fractals of 16 pixels, groups of C0 channels, and (channel group, tap) pairs.
-        m = ceil(ceil(gemm.sliding.pixels / FRACTAL_ROWS) / grid.m)
-        n = gemm.columns // gemm.sliding.c0 // grid.n
-        tile = least_traffic(m, n, _tiles(gemm, profile, m, n))
-        tiling = tile and _in_l1(gemm, profile, tile, n // tile.n)
-        if tile is None or tiling is None:
+        found = _dealt(gemm, profile, grid)
+        if found is None:
             continue
-        # Of one image: all grids cut the batch alike.
-        passes = ceil(m / tile.m) * (n // tile.n)
         # Every part of batch and rows loads all weights, every part of the columns the whole of grad_output:
         # the tensors as they lie in memory, not the sides of the product, which hold its pixels once a tap.
         weights, image = prod(gemm.weights.shape), prod(gemm.source.shape)
         traffic = grid.batch * grid.m * weights + grid.n * image
-        key = passes, -grid.blocks, traffic
+        key = found[0], -grid.blocks, traffic
         if best is None or key < best[0]:
-            used = min(profile.cores.cube, grid.blocks)
-            dealt = replace(tiling, batch_dim=grid.batch, n_dim=grid.n, m_dim=grid.m, used_cores=used)
-            best = key, dealt
+            best = key, found[1]
     return best and best[1]
+
+
+def all_dgrads(gemm: DgradGemm, profile: Profile, blocks: int) -> Iterator[tuple[int, Tiling]]:
+    """Yield the tilings under all grids that cut the images evenly, and what their largest block multiplies.
+
+    In cycles of the cube. The grids have at most as many blocks as there are cores; not 0: so many.
+    """
+    most = profile.cores.cube
+    rows, columns = ceil(gemm.sliding.pixels / FRACTAL_ROWS), gemm.columns // gemm.sliding.c0
+    grids = [
+        _Grid(batch, n, m)
+        for batch in divisors(gemm.batch)
+        for n in divisors(columns)
+        for m in range(1, min(gemm.sliding.out_size[0], most // (batch * n)) + 1)
+        if not blocks or batch * n * m == blocks
+    ]
+
+    def work(grid: _Grid) -> int:
+        each = ceil(rows / grid.m) * (columns // grid.n)
+        return gemm.batch // grid.batch * each * gemm.channel_groups * gemm.taps
+
+    for grid in sorted(grids, key=work):
+        found = _dealt(gemm, profile, grid)
+        if found is not None:
+            yield work(grid), found[1]
+
+
+def _dealt(gemm: DgradGemm, profile: Profile, grid: _Grid) -> tuple[int, Tiling] | None:
+    """Return the passes over L0C of an image and the tiling under a grid; None if L1 holds no tile."""
+    # In fractals of 16 pixels, groups of C0 channels, and (channel group, tap) pairs.
+    m = ceil(ceil(gemm.sliding.pixels / FRACTAL_ROWS) / grid.m)
+    n = gemm.columns // gemm.sliding.c0 // grid.n
+    tile = least_traffic(m, n, _tiles(gemm, profile, m, n))
+    tiling = tile and _in_l1(gemm, profile, tile, n // tile.n)
+    if tile is None or tiling is None:
+        return None
+    used = min(profile.cores.cube, grid.blocks)
+    dealt = replace(tiling, batch_dim=grid.batch, n_dim=grid.n, m_dim=grid.m, used_cores=used)
+    # Of one image: all grids of a kernel cut the batch alike.
+    return ceil(m / tile.m) * (n // tile.n), dealt
 
 
 def _grids(gemm: DgradGemm, profile: Profile) -> Iterator[_Grid]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from math import ceil
 from typing import NamedTuple
@@ -19,8 +20,8 @@ from ascendsim.profile import Profile
 # Blocks along images where a batch has as many. Parts with 30 cores run 32 blocks in two rounds: so the block
 # counts of measured kernels say.
 BLOCKS = {"1001": 32}
-# Below so many blocks for each image the operator leaves cores idle rather than load an operand twice.
-LEAST_PER_IMAGE = 3
+# Where cores are left for fewer blocks of an image, its product is cut in at most so many parts.
+MOST_PARTS = 3
 
 
 class _Grid(NamedTuple):
@@ -31,6 +32,11 @@ class _Grid(NamedTuple):
     n: int
     height: int
 
+    @property
+    def blocks(self) -> int:
+        """All of them."""
+        return self.batch * self.m * self.n * self.height
+
 
 def first_wgrad(gemm: WgradGemm, profile: Profile, blocks: int) -> Tiling | None:
     """Return the tiling of a grad_weight; None if L1 holds no tile of whole image rows.
@@ -38,8 +44,30 @@ def first_wgrad(gemm: WgradGemm, profile: Profile, blocks: int) -> Tiling | None
     blocks   how many blocks the grid has, None returned where none has so many; 0: as the rules choose
     Source   the operators' search of the first generation; block counts of measured kernels
     """
-    grid = _grid_of(gemm, blocks) if blocks else _grid(gemm, profile)
+    grid: _Grid | None = _grid(gemm, profile)
+    if blocks and grid and grid.blocks != blocks:
+        grid = _grid_of(gemm, blocks)
     return _dealt(gemm, profile, grid) if grid else None
+
+
+def all_wgrads(gemm: WgradGemm, profile: Profile, blocks: int) -> Iterator[tuple[int, Tiling]]:
+    """Yield the tilings under all grids that cut the images evenly, and what their largest block multiplies.
+
+    In cycles of the cube. The grids have at most as many blocks as there are cores; not 0: so many.
+    """
+    most = profile.cores.cube
+    grids = [
+        grid
+        for count in ((blocks,) if blocks else range(1, most + 1))
+        for batch in divisors(gemm.batch)
+        if count % batch == 0
+        for grid in _cuts(gemm, batch, count // batch)
+    ]
+    for grid in sorted(grids, key=lambda grid: (_work(gemm, grid), _moved(gemm, grid))):
+        tiling = _dealt(gemm, profile, grid)
+        if tiling is not None:
+            lines = ceil(gemm.sliding.out_size[1] / FRACTAL_ROWS)
+            yield _work(gemm, grid) * lines * gemm.all_taps.rows * gemm.all_taps.cols, tiling
 
 
 def _grid(gemm: WgradGemm, profile: Profile) -> _Grid:
@@ -51,16 +79,28 @@ def _grid(gemm: WgradGemm, profile: Profile) -> _Grid:
     """
     cores = profile.cores.cube
     batch = min(gemm.batch, BLOCKS.get(profile.npu_arch, cores))
-    left = cores // batch if cores // batch >= LEAST_PER_IMAGE else 1
-    grids = (grid for count in range(1, left + 1) for grid in _cuts(gemm, batch, count))
-    return min(grids, key=partial(_moved, gemm))
+    left = cores // batch
+    if left >= MOST_PARTS:
+        grids = (grid for count in range(1, left + 1) for grid in _cuts(gemm, batch, count))
+        return min(grids, key=partial(_moved, gemm))
+    # At most two rounds; of a batch that keeps all cores at work a block takes whole images.
+    parts = [count for count in range(2, MOST_PARTS + 1) if batch < cores and batch * count <= 2 * cores]
+    sides = (grid for count in (1, *parts) for grid in _cuts(gemm, batch, count) if grid.height == 1)
+    return min(sides, key=lambda grid: (_rounds(grid, cores), grid.blocks, _moved(gemm, grid)))
+
+
+def _rounds(grid: _Grid, cores: int) -> Fraction:
+    """Return how many times the cores take the product of an image, one after the other."""
+    return Fraction(ceil(grid.blocks / cores) * grid.batch, grid.blocks)
 
 
 def _grid_of(gemm: WgradGemm, blocks: int) -> _Grid | None:
-    """Return the grid of so many blocks with the least work for each, then most parts of the batch."""
+    """Return the grid of so many blocks with the least work for each, then the fewest bytes moved."""
     grids = (grid for batch in divisors(blocks) for grid in _cuts(gemm, batch, blocks // batch))
     found = (grid for grid in grids if grid.batch <= gemm.batch)
-    return min(found, key=lambda grid: (_work(gemm, grid), -grid.batch, _moved(gemm, grid)), default=None)
+    # Of grids that move as much that with the most parts of the batch, whose pixels lie in one piece.
+    keyed = (((_work(gemm, grid), _moved(gemm, grid), -grid.batch), grid) for grid in found)
+    return min(keyed, default=(None, None))[1]
 
 
 def _cuts(gemm: WgradGemm, batch: int, count: int) -> Iterator[_Grid]:
@@ -93,10 +133,13 @@ def _dealt(gemm: WgradGemm, profile: Profile, grid: _Grid) -> Tiling | None:
     """Return the tiling under a grid; None if L1 holds no tile of whole image rows."""
     m, n, m_dim, n_dim = gemm.rows // gemm.sliding.c0, gemm.all_taps.groups, grid.m, grid.n
     tile = least_traffic(m // m_dim, n // n_dim, _tiles(gemm, profile, m // m_dim, n // n_dim))
-    tiling = tile and _in_l1(gemm, profile, tile, m // m_dim // tile.m, n // n_dim // tile.n)
+    if tile is None:
+        return None
+    tiles = m // m_dim // tile.m, n // n_dim // tile.n
+    tiling = _in_l1(gemm, profile, tile, tiles, several=gemm.batch > grid.batch)
     if tiling is None:
         return None
-    used = min(profile.cores.cube, grid.batch * m_dim * n_dim * grid.height)
+    used = min(profile.cores.cube, grid.blocks)
     high = 0 if grid.height == 1 else grid.height
     return replace(tiling, batch_dim=grid.batch, m_dim=m_dim, n_dim=n_dim, k_dim=high, used_cores=used)
 
@@ -116,11 +159,16 @@ def _tiles(gemm: WgradGemm, profile: Profile, m: int, n: int) -> Iterator[Tile]:
                 yield Tile(m0, n0, k0)
 
 
-def _in_l1(gemm: WgradGemm, profile: Profile, tile: Tile, rows: int, columns: int) -> Tiling | None:
-    """Return the tiling that L1 holds with the least traffic; `rows` and `columns` are the tiles of a block.
+def _in_l1(
+    gemm: WgradGemm, profile: Profile, tile: Tile, tiles: tuple[int, int], *, several: bool
+) -> Tiling | None:
+    """Return the tiling that L1 holds with the least traffic.
 
-    A pair of L1 tiles holds as many pixels as fit, both in two copies. Where those are a whole image,
-    operands stay for all tiles of the block as far as they fit: both, the right one, the left one.
+    A pair of L1 tiles holds as many pixels as fit, both in two copies. Where those are the whole of the only
+    image, operands stay for all tiles of the block as far as they fit: both, the right one, the left one.
+
+    tiles     of a block, down and across
+    several   whether a block has more than one image: they come one at a time, and nothing stays
     """
     s, taps = gemm.sliding, gemm.all_taps
     l1, whole = profile.buffers["L1"].capacity_bytes, ceil(s.pixels / (tile.k * FRACTAL_ROWS))
@@ -140,8 +188,9 @@ def _in_l1(gemm: WgradGemm, profile: Profile, tile: Tile, rows: int, columns: in
         return None
     copies = _l0(gemm, profile).sums(tile.m, tile.n)
     made = Tiling(tile.m * s.c0, tile.n * s.c0, tile.k * FRACTAL_ROWS, steps, steps, 2, 2, cl0_buffers=copies)
-    if steps < whole:
+    if steps < whole or several:
         return made
+    rows, columns = tiles
     resident = ((rows, columns), (2, columns), (1, columns), (rows, 2), (rows, 1))
     fitting = [(a, b) for a, b in resident if a * left + b * right <= l1]
     # Of a single tile there is nothing to keep, but the next image may come meanwhile.

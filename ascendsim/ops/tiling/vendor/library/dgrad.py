@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ascendsim.cube.load3d import FRACTAL_BYTES
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.dgrad import DgradGemm
 from ascendsim.ops.tiling.search.costs import Costs
 from ascendsim.ops.tiling.search.rates import Rates
-from ascendsim.ops.tiling.vendor.library.room import Room
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:
@@ -25,8 +25,27 @@ if TYPE_CHECKING:
 
 FRACTAL = 16
 WIDE_BYTES = 4
+# 16 x 16 sums of float32.
+RESULT_BYTES = 1024
 # A grid that does not divide the batch, or leaves cores idle, must be so much better than the best that does.
 PREFERENCE = 1.25
+
+
+class Room(NamedTuple):
+    """Fractals that a base block may have: 128 and 64 on a 910B.
+
+    results   of L0C, in one copy
+    operand   of 512 bytes in one of two copies, in L0A and in L0B
+    """
+
+    results: int
+    operand: int
+
+    @classmethod
+    def of(cls, profile: Profile) -> Room:
+        """Return what the buffers of a product hold."""
+        l0a, l0b, l0c = (profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C"))
+        return cls(l0c // RESULT_BYTES, min(l0a, l0b) // 2 // FRACTAL_BYTES)
 
 
 class Parts(NamedTuple):
@@ -61,11 +80,13 @@ class Tiles(NamedTuple):
 def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
     """Return the tiling of grad_input, None where whole rows of a few channel groups do not fit into L1.
 
-    Grid     the least images x tiles x steps x max(MTE1, M) of a cell, over all grids; one that divides the
-             batch and uses all cores is taken unless it is 25 % worse
+    Grid     the least images x tiles x steps x max(MTE1, M) of a cell, over all grids whose parts along n
+             divide the blocks of 16 columns; one that divides the batch and uses all cores is taken unless it
+             is 25 % worse
     Tiles    at most 128 fractals of L0C in one copy; a Mmad of 4-byte operands takes one group of C0 channels
              under one tap, one of 2 bytes as many as divide the reduction and fit in half of L0A and L0B
-    L1       least bytes over MTE2; an operand that is whole has one copy, the other one two
+    L1       of 4-byte operands all channels of an image tile, and two groups of the weights; else the least
+             bytes over MTE2. An operand that is whole has one copy, the other one two
     blocks   cells of the grid, None returned where none has so many; 0: at most one for each core
     """
     costs = Costs(Rates(profile, gemm.compute_dtype, profile.cores.cube), gemm.sliding, "L0A")
@@ -115,15 +136,19 @@ def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -
 
 
 def _grids(gemm: DgradGemm, cores: int) -> Iterator[Parts]:
-    """Yield the grids of at most so many cells, those with most parts of the batch first."""
+    """Yield the grids of at most so many cells, those with most parts of the batch first.
+
+    Parts along n divide the blocks of 16 columns; of images and rows those that would get nothing are none.
+    """
     m, n = -(-gemm.sliding.pixels // FRACTAL), -(-gemm.columns // FRACTAL)
     for batch_dim in range(min(gemm.batch, cores), 0, -1):
         for m_dim in range(1, min(m, cores // batch_dim) + 1):
-            for n_dim in range(1, min(n, cores // (batch_dim * m_dim)) + 1):
-                each = -(-gemm.batch // batch_dim), -(-m // m_dim), -(-n // n_dim)
-                # Fewer parts of the same length would do: then those are the grid.
-                if (-(-m // each[1]), -(-n // each[2])) == (m_dim, n_dim):
-                    yield Parts(batch_dim, m_dim, n_dim, *each)
+            images, rows = -(-gemm.batch // batch_dim), -(-m // m_dim)
+            # Fewer parts of the same length would do: then those are the grid.
+            if (-(-gemm.batch // images), -(-m // rows)) != (batch_dim, m_dim):
+                continue
+            for n_dim in divisors(n, cores // (batch_dim * m_dim)):
+                yield Parts(batch_dim, m_dim, n_dim, images, rows, n // n_dim)
 
 
 def _best_tiles(
@@ -157,6 +182,12 @@ def _best_tiles(
     }
 
 
+@lru_cache(maxsize=1024)
+def divisors(number: int, most: int) -> tuple[int, ...]:
+    """Return the divisors of a number up to a limit."""
+    return tuple([part for part in range(1, min(number, most) + 1) if number % part == 0])
+
+
 # Layers of a network have cells alike.
 @lru_cache(maxsize=1024)
 def _cuts(room: Room, m_all: int, n_all: int) -> tuple[tuple[int, int, int], ...]:
@@ -188,7 +219,8 @@ def _l1_steps(
 ) -> tuple[int, int] | None:
     """Return step_ka and step_kb, None if L1 holds no tiles of whole rows, and of whole Mmads.
 
-    Least bytes are brought; of equal ways the shortest tiles of what is not whole, since the first of them is
+    Of 4-byte operands the image tile has all channels if it fits, and weights come in pairs of groups. Else
+    least bytes are brought; of equal ways the shortest tiles of what is not whole, since the first of them is
     what a block waits for.
     """
     s, room = gemm.sliding, profile.buffers["L1"].capacity_bytes
@@ -212,6 +244,8 @@ def _l1_steps(
                 1 if a == channels else column_tiles
             ) + right * (channels // b) * (1 if stays else parts.images * row_tiles * column_tiles)
             alone = (a % pairs and a < channels) + (b % pairs and b < channels)
-            ways.append((alone, brought, a + b, a * taps // k, b * taps // k))
+            # Counters of 4-byte kernels tell of image tiles with all channels, and of weights pair by pair.
+            counted = (a < channels, b) if s.itemsize == WIDE_BYTES else (False, 0)
+            ways.append((alone, *counted, brought, a + b, a * taps // k, b * taps // k))
     # Single groups only where no pairs fit.
-    return min(ways)[3:] if ways else None
+    return min(ways)[-2:] if ways else None

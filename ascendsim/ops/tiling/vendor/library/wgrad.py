@@ -1,90 +1,263 @@
-"""The grid and the tiles of a 2-D grad_weight as the library of the 910B's operators searches them.
+"""The grad_weight of the library of 910B and 910_93: a search over core grids and tiles.
 
-Source   as `wgrad_cells.py`, which has the cycles that it compares
+Volumes come here where no basic block takes them; every 2-D layer does.
+
+Source   host code of the public library of convolutions, and what the operator's host code makes of its
+         answer
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import prod
+from functools import lru_cache
+from math import gcd, prod
+from typing import NamedTuple
 
-from ascendsim.ops.plan import Tiling
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.tiling.vendor.library.wgrad_cells import FRACTAL, Grid, GridCells, Tiles, divisors
-from ascendsim.profile import Profile
+from ascendsim.cube.tile_reads import round_up
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, ceil_div
+from ascendsim.ops.tiling.vendor.library.wgrad_tiles import (
+    Share,
+    Sizes,
+    Tile,
+    cycles,
+    divisors,
+    least_cycles,
+    lines,
+    tiles,
+)
+from ascendsim.ops.tiling.vendor.plan import VendorPlan
 
-# Grids that use fewer of the cores are not looked at.
-LEAST_USE = 0.8
+# An axis is rich in divisors if one of these has more than so many itself; shorter axes are as they are.
+RICH, SHORT = 4, 16
+# The host code's names of the axes of a grid.
+_DIMS = {"group": "group", "batch": "batch", "kd": "dk", "n": "n", "m": "m", "k": "k"}
 
 
-def library_wgrad(gemm: WgradGemm, profile: Profile, blocks: int = 0) -> Tiling | None:
-    """Return the tiling of grad_weight, None where L1 does not hold the tiles of one Mmad twice.
+class Grid(NamedTuple):
+    """Parts along each axis, loops of the search outermost first."""
 
-    Grid     divisors of the batch, of the channel groups of both sides, and the number of cores for the
-             batch; the rows take the cores that are left
-    Tiles    at most 128 fractals of L0C in one copy; the longest run of pixels that divides those of a cell
-    L1       the most pixels of both operands that fit in two copies
-    blocks   cells of the grid, None returned where none has so many; 0: at most one for each core
+    d: int
+    kd: int
+    group: int
+    batch: int
+    n: int
+    m: int
+    k: int
+
+    @property
+    def cells(self) -> int:
+        """Cores that get work."""
+        d, kd, group, batch, n, m, k = self
+        return d * kd * group * batch * n * m * k
+
+
+def library(
+    given: Layer, machine: Machine, *, flat: bool = False, deterministic: bool = False, cells: int = 0
+) -> VendorPlan | None:
+    """Return the plan of the fewest cycles; None if no tile fits.
+
+    flat    whether the operator of images asks, which takes copies and parts of the pixels as they are
+    cells   of the grid, None returned where none has so many; 0: as the search chooses
     """
-    cells, columns = GridCells(gemm, profile), gemm.all_taps.groups * gemm.sliding.c0
-    for grid, tiles in cells.ranked(tuple(_grids(gemm, profile, blocks))):
-        step = _step(cells, grid, tiles)
-        if step:
-            used = prod(grid)
-            base = tiles.m * FRACTAL, min(tiles.n * FRACTAL, columns), tiles.pixels
-            cut = Tiling(*base, step, step, used_cores=used, batch_dim=grid.batch, k_dim=grid.height)
-            return _dealt(cut, gemm, grid, columns)
-    return None
+    factor = given.merge_factor(FRACTAL)
+    layer = given.merged(factor)
+    machine = machine._replace(cores=cells or machine.cores)
+    s = Sizes.of(layer, machine, images=given.groups * given.batch, flat=flat)
+    grids = [grid for grid in _grids(s) if cells in (0, grid.cells)]
+    images, least = layer.batch * layer.output[0], ceil_div(4 * machine.cores, 5)
+    # Where images could keep all cores busy, grids that leave many idle are not looked at.
+    busy = [grid for grid in grids if images < machine.cores or grid.cells >= least]
+    best = _best(s, busy) or _best(s, grids)
+    if best is None:
+        return None
+    plan = _of_images(s, *best) if flat else _of_volumes(s, *best, deterministic=deterministic)
+    return replace(plan, group_merge=factor)
 
 
-def _dealt(tiling: Tiling, gemm: WgradGemm, grid: Grid, columns: int) -> Tiling:
-    """Return the tiling with the parts along m and n, and no more cores than there are cells."""
-    base_m = min(tiling.base_m, gemm.rows)
-    m, n = -(-gemm.rows // base_m), -(-columns // tiling.base_n)
-    parts = min(grid.rows, m), min(grid.columns, n)
-    used = tiling.batch_dim * tiling.k_dim * parts[0] * parts[1]
-    return replace(tiling, base_m=base_m, m_dim=parts[0], n_dim=parts[1], used_cores=used)
+def _best(s: Sizes, grids: Sequence[Grid]) -> tuple[Grid, Tile] | None:
+    """Return the grid and the tile of the fewest cycles, the first of equal ones."""
+    best: tuple[Grid, Tile] | None = None
+    least = 0
+    for grid in grids:
+        share = _share(s, grid)
+        if best is not None and least_cycles(s, share) >= least:
+            continue
+        for tile in tiles(s, share, found=best is not None):
+            cost = cycles(s, share, tile)
+            if best is None or cost < least:
+                best, least = (grid, tile), cost
+    return best
 
 
-def _grids(gemm: WgradGemm, profile: Profile, blocks: int = 0) -> Iterator[Grid]:
-    """Yield the grids that use enough cores; where there is too little work for that, all of them.
+def _grids(s: Sizes) -> Iterator[Grid]:
+    """Yield all grids, in the order in which the library looks at them."""
+    layer, cores = s.layer, s.cores
+    depths, taps_d = layer.output[0], layer.kernel[0]
+    axes = (
+        _divisors_up_to(depths, cores),
+        _divisors_up_to(taps_d, cores),
+        _divisors_up_to(layer.groups, cores),
+        _factors(layer.batch, cores),
+        _factors(s.channels, cores) if taps_d == 1 else _divisors_up_to(s.channels, cores),
+        _factors(s.m, cores),
+    )
+    for parts in _products(axes, cores):
+        images = ceil_div(layer.batch, parts[3]) * (depths // parts[0])
+        # Depths that are cut lie in one image each, or in whole ones.
+        if parts[0] > 1 and images % depths and depths % images:
+            continue
+        k = min(cores // prod(parts), s.k)
+        while ceil_div(s.k, k) % s.least:
+            k -= 1
+        yield Grid._make((*parts, k))
 
-    blocks   only those of so many cells; 0: of any number
-    """
-    cores, batch, whole = profile.cores.cube, gemm.batch, gemm.all_taps
-    heights = gemm.sliding.out_size[0]
-    found = []
-    for b in divisors(batch, cores, and_all=batch >= cores):
-        for n in divisors(whole.channels, cores // b):
-            for m in divisors(-(-gemm.rows // FRACTAL), cores // (b * n)):
-                found.append(Grid(b, n, m, min(heights, cores // (b * n * m))))
-    if blocks:
-        found = [grid for grid in found if prod(grid) == blocks]
-    busy = [grid for grid in found if prod(grid) >= LEAST_USE * cores]
-    yield from busy or found
+
+def _products(axes: Sequence[tuple[int, ...]], most: int) -> Iterator[tuple[int, ...]]:
+    """Yield a number of each axis, the first axis slowest, whose product is no larger than that."""
+    if not axes:
+        yield ()
+        return
+    for count in axes[0]:
+        if count <= most:
+            for rest in _products(axes[1:], most // count):
+                yield count, *rest
 
 
-def _step(cells: GridCells, grid: Grid, tiles: Tiles) -> int:
-    """Return the most Mmads whose pixels fit into L1 in two copies, evenly; 0 if not even one does."""
-    s, cell = cells.gemm.sliding, cells.of(grid)
-    pixels, capacity = cell.rows * s.out_size[1], cells.profile.buffers["L1"].capacity_bytes
+def _divisors_up_to(number: int, most: int) -> tuple[int, ...]:
+    return tuple(part for part in divisors(number) if part <= most)
 
-    def left(run: int) -> int:
-        return run * tiles.m * FRACTAL * s.itemsize
 
-    # No run is shorter than that of one Mmad. In a cell of several rows one that does not end with its row
-    # needs two at least, and one that does needs its whole width: no run needs less than one such row.
-    width = tiles.pixels if cell.rows == 1 else s.out_size[1]
-    if 2 * (left(tiles.pixels) + cells.window_bytes(cell._replace(rows=1), tiles.n, width)) > capacity:
-        return 0
-    parts, most = 1, -(-pixels // tiles.pixels)
-    while parts <= most:
-        step: int = -(-most // parts)
-        run = step * tiles.pixels
-        high = min(cell.rows, -(-run // s.out_size[1]) + (run % s.out_size[1] > 0))
-        if 2 * (left(run) + cells.window_bytes(cell._replace(rows=high), tiles.n, run)) <= capacity:
-            return step
-        # What follows depends on the step alone: on to the next number of parts that has a smaller one.
-        parts = -(-most // (step - 1)) if step > 1 else most + 1
-    return 0
+@lru_cache(maxsize=1024)
+def _factors(extent: int, cores: int) -> tuple[int, ...]:
+    """Return the parts that an axis may have: its divisors, or those of what it is mapped to."""
+    found = {*divisors(_mapped(extent, cores)), *divisors(cores)}
+    return tuple(sorted(part for part in found if part <= min(extent, cores)))
+
+
+@lru_cache(maxsize=1024)
+def _mapped(extent: int, cores: int) -> int:
+    """Return the extent, or the power of two above it where it is long and poor in divisors."""
+    rich = any(part <= cores and len(divisors(part)) > RICH for part in divisors(extent))
+    return extent if rich or extent < SHORT else 1 << (extent - 1).bit_length()
+
+
+@lru_cache(maxsize=4096)
+def _moved(extent: int, parts: int, cores: int) -> int:
+    """Return the length of one of so many parts: the next one up that divides well."""
+    last = ceil_div(_mapped(extent, cores), parts)
+    for length in range(ceil_div(extent, parts), last):
+        if _divides_well(length):
+            return length
+    return last
+
+
+def _divides_well(length: int) -> bool:
+    """Tell whether a length has divisors that make good tiles."""
+    if length <= 8:
+        return True
+    low = max(len(divisors(part)) for part in divisors(length) if part <= 64)
+    high = max((len(divisors(part)) for part in divisors(length) if 64 < part <= 128), default=0)
+    return low > 2 and (length <= 128 or low + high > 4)
+
+
+def _share(s: Sizes, grid: Grid) -> Share:
+    """Return what a core of a grid makes."""
+    layer, parts = s.layer, grid.n * grid.kd
+    depths = layer.kernel[0]
+    m = _moved(s.m, grid.m, s.cores)
+    channels = s.channels // grid.n if depths > 1 else _moved(s.channels, grid.n, s.cores)
+    n = channels * layer.taps * (depths // grid.kd)
+    apart = depths > 1 and (layer.groups > 1 or any(layer.pads[0]))
+    # What is charged for counts kernel depths as the host code cuts them.
+    kd = gcd(depths, parts)
+    paid = ceil_div(s.paid_channels, parts // kd) * (depths // kd) * layer.taps
+    images = ceil_div(layer.batch, grid.batch) * (layer.output[0] // grid.d)
+    return Share(
+        images,
+        layer.groups // grid.group,
+        m,
+        n,
+        ceil_div(s.k, grid.k),
+        channels * layer.taps if apart else n,
+        ceil_div(s.m, grid.m),
+        paid,
+    )
+
+
+def _of_images(s: Sizes, grid: Grid, tile: Tile) -> VendorPlan:
+    """Return the plan of images: the library's own parts."""
+    share = _share(s, grid)
+    shares = share.m * FRACTAL, share.n * FRACTAL, share.k * s.unit
+    grid_parts = tuple((axis, getattr(grid, axis)) for axis in ("batch", "n", "m", "k"))
+    return _plan(s, tile, grid_parts, shares)
+
+
+def _of_volumes(s: Sizes, grid: Grid, tile: Tile, *, deterministic: bool) -> VendorPlan:
+    """Return what the host code makes of a grid and a tile: whole rows, and parts as they come out even."""
+    layer, depths = s.layer, s.layer.kernel[0]
+    parts = grid.n * grid.kd
+    apart = layer.groups > 1 or (depths > 1 and layer.dilation[0] > 1) or deterministic
+    # Kernel depths that are no parts of their own count as channels.
+    kd = gcd(parts, depths) if apart else 1
+    groups = layer.ci1 * (1 if apart else depths)
+    single_ci = ceil_div(groups, parts // kd) * layer.c0
+    rows = round_up(layer.co, FRACTAL)
+    single_co = round_up(ceil_div(rows // layer.c0, grid.m) * layer.c0, FRACTAL)
+    single_ho = ceil_div(layer.output[1], grid.k)
+    single_batch = ceil_div(layer.batch, grid.batch) * (layer.output[0] // grid.d)
+    made = {
+        "group": grid.group,
+        "batch": ceil_div(layer.batch * layer.output[0], single_batch),
+        "kd": kd,
+        "n": ceil_div(groups * layer.c0, single_ci),
+        "m": ceil_div(rows, single_co),
+        "k": ceil_div(layer.output[1], single_ho),
+    }
+    pixels = single_ho * layer.output[2]
+    found = _plan(s, tile, tuple(made.items()), (single_co, single_ci * layer.taps, pixels))
+    # A copy more than the share has tiles is of no use, nor are columns that wait for one.
+    slices = ceil_div(pixels, found.base_k)
+    al1 = 1 if found.step_ka >= slices else found.al1_buffers
+    bl1 = 1 if found.step_kb >= slices else found.bl1_buffers
+    step_n = 1 if ceil_div(slices, found.step_kb) > bl1 else tile.tiles_n
+    host = {
+        "iterateOrder": 1,
+        **{f"{_DIMS[axis]}Dim": count for axis, count in made.items()},
+        "singleCoreDk": depths // kd if apart else 1,
+        "singleCoreGroup": ceil_div(layer.groups, grid.group),
+        "singleCoreCout": single_co,
+        "singleCoreCin": single_ci,
+        "singleCoreHo": single_ho,
+        "singleCoreBatch": single_batch,
+        "bl1Bound": _right_elements(s, found, step_n),
+    }
+    return replace(found, al1_buffers=al1, bl1_buffers=bl1, step_n=step_n, host=tuple(host.items()))
+
+
+def _right_elements(s: Sizes, plan: VendorPlan, step_n: int) -> int:
+    """Return the elements of one copy of the input in L1, its columns counted in groups of C0."""
+    channels = lines(step_n * plan.base_n // s.layer.c0, s.layer.taps) * s.layer.c0
+    return s.rows(plan.step_kb * plan.base_k // s.unit) * s.layer.input[2] * channels
+
+
+def _plan(
+    s: Sizes, tile: Tile, grid: tuple[tuple[str, int], ...], shares: tuple[int, int, int]
+) -> VendorPlan:
+    """Return the plan of a tile on a grid."""
+    cells = prod(count for _, count in grid)
+    return VendorPlan(
+        *("library", tile.m * FRACTAL, tile.n * FRACTAL, tile.k * s.unit),
+        *(tile.left_k // tile.k, tile.right_k // tile.k, tile.tiles_n, *shares),
+        al1_buffers=tile.copies_a,
+        bl1_buffers=tile.copies_b,
+        cl0_buffers=2 if 2 * tile.m * tile.n <= s.results else 1,
+        used_cores=cells,
+        tasks=cells,
+        mapping="grid",
+        order=("group", "batch", "kd", "n", "m", "k"),
+        split="grid",
+        grid=grid,
+        step_m=tile.tiles_m,
+        zero_first=True,
+    )

@@ -1,0 +1,243 @@
+"""The loop nest of a 2-D grad_weight of the 910B: parts are whole fractals, a tile serves several blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.cube.movers import CopyGmToL1, LoadL0A
+from ascendsim.cube.tile_reads import Transposed
+from ascendsim.errors import CapacityError
+from ascendsim.frozen import cached_property
+from ascendsim.ops.plan import GRID, chunks
+from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.schedules.base import TILES
+from ascendsim.ops.schedules.tiles import Sizes
+from ascendsim.ops.schedules.wgrad.columns import Columns, column_blocks, whole_taps
+from ascendsim.ops.schedules.wgrad.cut import Task
+from ascendsim.ops.schedules.wgrad.nest import WgradNest
+from ascendsim.ops.schedules.wgrad.pixel_shares import PixelShares
+from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
+from ascendsim.program.indices import Axis, Number, alike
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, Slot
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Numbers
+
+Block = TypeVar("Block")
+
+
+@dataclass(frozen=True)
+class FractalTasks(PixelShares):
+    """The cut of a wgrad on a grid whose parts of an image are whole fractals of 16 pixels.
+
+    A strip is what one tile in L1 has: the rows of `step_m` base blocks, or the columns of `step_n`. Strips
+    end with the cells of the grid.
+    """
+
+    cut_by: ClassVar[str] = "k_dim"
+
+    @property
+    def share(self) -> int:
+        """Pixels of a part but the last."""
+        fractals = chunks(-(-self.gemm.sliding.pixels // FRACTAL_ROWS), self.tiling.k_dim)
+        return len(fractals[0]) * FRACTAL_ROWS
+
+    @property
+    def by_grid(self) -> bool:
+        """Always; a grid of one cell is one, too."""
+        return True
+
+    @cached_property
+    def _ranges_by_rows(self) -> list[list[tuple[int, int]]]:
+        """The ranges of each part of an image."""
+        return [self.ranges_of_image[own] for own in self.ranges_of_share]
+
+    @cached_property
+    def l1_budget(self) -> int:
+        """Bytes of L1 for one tile of the right operand, beside the left ones."""
+        # No tile goes beyond a part, and a left one has the rows of several blocks.
+        t = self.tiling
+        pixels, rows = min(t.step_ka * t.base_k, self.share), max(count for _, count in self.row_strips)
+        left = t.al1_buffers * rows * pixels * self.gemm.sliding.itemsize
+        return (self.profile.buffers["L1"].capacity_bytes - left) // t.bl1_buffers
+
+    @cached_property
+    def column_blocks(self) -> list[Columns]:
+        """Blocks at one kernel depth; those of a strip have its box of taps, which their tile serves."""
+        taps, blocks = self.gemm.all_taps, whole_taps(self.gemm, self.tiling)
+        made = []
+        for strip in _strips(blocks, self.tiling.n_dim, self.tiling.step_n):
+            first, last = strip[0].box, strip[-1].box
+            box = first._replace(channels=last.channel + last.channels - first.channel)
+            for block in strip:
+                before = (block.box.channel - box.channel) * taps.rows * taps.cols
+                made.append(block._replace(box=box, first_group=before + block.first_group))
+        # The tiles themselves tell what they need: less than one of as many pixels that may begin anywhere.
+        if max(int(self.right_bytes(box).max()) for box in {block.box for block in made}) <= self.l1_budget:
+            return made
+        if self.tiling.step_n > 1:
+            raise CapacityError(
+                f"tiling of grad_weight: L1 does not hold {self.tiling.step_n} base blocks of columns "
+                f"(step_n) with {self.tiling.step_kb} slices (step_kb) beside the left tiles; make one of "
+                "them smaller",
+                "L1",
+            )
+        return column_blocks(self.gemm, self.tiling, self.l1_budget)
+
+    @cached_property
+    def row_strips(self) -> list[tuple[int, int]]:
+        """The first row of each strip, and its rows."""
+        strips = _strips(self.row_tiles, self.tiling.m_dim, self.tiling.step_m)
+        return [(strip[0][0], sum(count for _, count in strip)) for strip in strips]
+
+    @cached_property
+    def strip_of(self) -> Numbers:
+        """Of each row tile the number of its strip."""
+        firsts = [first for first, _ in self.row_strips]
+        return np.searchsorted(firsts, [first for first, _ in self.row_tiles], side="right") - 1
+
+    @cached_property
+    def begins_rows(self) -> list[list[bool]]:
+        """Of each row tile whether it is the first of its strip, and whether of its cell."""
+        firsts = {first for first, _ in self.row_strips}
+        cells = {cell.start for cell in chunks(len(self.row_tiles), self.tiling.m_dim)}
+        of_cell = [number in cells for number in range(len(self.row_tiles))]
+        return [[first in firsts for first, _ in self.row_tiles], of_cell]
+
+    @cached_property
+    def begins_column_strip(self) -> list[bool]:
+        """Of each block of columns whether it is the first of its strip."""
+        strips = _strips(self.column_blocks, self.tiling.n_dim, self.tiling.step_n)
+        return [block is strip[0] for strip in strips for block in strip]
+
+    def _blocks(self, part: int, rows: Sequence[int], columns: Sequence[Columns]) -> Iterator[Task]:
+        """Yield base blocks: a strip of columns under all strips of rows, then the next; rows the fastest."""
+        for group, depth in np.ndindex(self.gemm.groups, len(self.gemm.depths)):
+            if not self.reduces(depth, part):
+                continue
+            for wide in _strips(columns, 1, self.tiling.step_n):
+                for high in _strips(rows, 1, self.tiling.step_m):
+                    for block in wide:
+                        for row in high:
+                            count = min(self.tiling.base_m, self.gemm.rows - row)
+                            yield Task(group, depth, part, row, count, block)
+
+    def sizes(self, tasks: list[Task]) -> Sizes:
+        """Return what a core with these tasks reserves; a left tile has the rows of its strip."""
+        own, numbers = super().sizes(tasks), self.rows(tasks)[:, 3]
+        rows = max(self.row_strips[strip][1] for strip in {*self.strip_of[numbers].tolist()})
+        return own._replace(left_bytes=own.left_bytes // own.m * rows)
+
+    @cached_property
+    def _told_rows(self) -> tuple[Numbers, Numbers]:
+        """Of each row tile the number of its strip, and that of what it is of it."""
+        told = [
+            (count, first - self.row_strips[strip][0], self.row_strips[strip][1])
+            for (first, count), strip in zip(self.row_tiles, self.strip_of.tolist(), strict=True)
+        ]
+        return self.strip_of, np.array(alike(told))
+
+    @cached_property
+    def _told_columns(self) -> tuple[Numbers, Numbers]:
+        """Of each block of columns the number of its box, and that of the sizes that follow from it."""
+        boxes, sizes = super()._told_columns
+        return boxes, np.array(alike([*zip(sizes.tolist(), self.begins_column_strip, strict=True)]))
+
+
+def _strips(blocks: Sequence[Block], parts: int, step: int) -> list[Sequence[Block]]:
+    """Cut the blocks of each part of a grid into strips of so many; the last of a part may have fewer."""
+    return [
+        blocks[first : min(first + step, cell.stop)]
+        for cell in chunks(len(blocks), parts)
+        for first in range(cell.start, cell.stop, step)
+    ]
+
+
+class FractalTiles(WgradTiles):
+    """As `WgradTiles`, but a left tile has the rows of a strip."""
+
+    cut: FractalTasks
+
+    def see(self, nest: Nest) -> None:
+        """Make the tables of what tiles have of both sides."""
+        super().see(nest)
+        self.strips = self.cut.row_strips
+        axis = Axis(len(self.strips), [rows for _, rows in self.strips])
+        self._strip = nest.table(self.cut.strip_of, axis, "strip of")
+        # The base blocks with which a strip of columns begins for a strip of rows, and for all of them.
+        columns = self.cut.begins_column_strip
+        self.begins = [nest.table(np.outer(rows, columns), 2) for rows in self.cut.begins_rows]
+
+    def strip_of(self, row: Number) -> Number:
+        """Return what tells the rows of the small side that a tile has."""
+        return self._strip[row]
+
+    def copy_small(self, slot: Slot, group: int, image: int, depth: int, strip: int, left: int) -> CopyGmToL1:
+        """Bring into L1 pixels of the small side, all channels of a strip."""
+        (first, rows), (_, pixels), s = self.strips[strip], self.left_runs[left], self.sliding
+        channels = slice(first // s.c0, (first + rows) // s.c0)
+        index = group, image, depth, channels, *self.cut.left_place(self.left_runs[left])
+        return CopyGmToL1(
+            slot, Gm(self.gemm.small, index), rows * pixels * s.itemsize, (rows // s.c0, pixels, s.c0)
+        )
+
+    def load_small(self, slot: Slot, source: Slot, row: int, at: int) -> LoadL0A:
+        """Bring a slice of the small side into L0A: the rows of a base block out of those of its strip."""
+        load = super().load_small(slot, source, row, at)
+        before = self.row_tiles[row][0] - self.strips[self.cut.strip_of[row]][0]
+        assert isinstance(load.tile_read, Transposed)
+        return load._replace(tile_read=load.tile_read._replace(first_channel=before // self.sliding.c0))
+
+
+class FractalNest(WgradNest):
+    """As `WgradNest`, but of an operand with several copies nothing stays for the next strip of columns."""
+
+    tiles: FractalTiles
+
+    def tiles_of(self) -> FractalTiles:
+        """Return what makes the instructions on tiles."""
+        return FractalTiles(self, self.cut)
+
+    def blocks(self, group: Number, depth: Number, part: Number, row: Number, column: Number) -> None:
+        """Make the base blocks of a task."""
+        # The kernel goes on with the next strip as with the next image. An operand of one copy lies in L1 as
+        # a whole, if anything of it is met again.
+        for ring, begins in zip((self.left, self.right), self.tiles.begins, strict=True):
+            if ring.count > 1:
+                with self.when(begins[row, column]):
+                    self.forget(ring)
+        super().blocks(group, depth, part, row, column)
+
+
+@dataclass(frozen=True)
+class WgradFractals(Wgrad):
+    """For each strip of columns, strip of rows, base block, image, run of pixels in L1, base_k: multiply.
+
+    As `Wgrad` on a grid, but parts of an image are whole fractals of its pixels and not whole rows, and tiles
+    in L1 are of two lengths and serve several base blocks. With two copies the left operand is loaded again
+    for every strip of columns, slots in turn.
+    """
+
+    name: ClassVar[str] = "wgrad_fractals"
+    reads: ClassVar[frozenset[str]] = TILES | {"step_m", "step_n", *GRID}
+
+    @staticmethod
+    def image_units(gemm: WgradGemm) -> int:
+        """Return the fractals of an image."""
+        return -(-gemm.sliding.pixels // FRACTAL_ROWS)
+
+    @cached_property
+    def tasks(self) -> FractalTasks:
+        """The base blocks, and the cut of their reduction."""
+        return FractalTasks(self.gemm, self.tiling, self.profile)
+
+    def nest(self, sizes: Sizes) -> FractalNest:
+        """Return the loop nest of all cores that reserve so much."""
+        return FractalNest(self.tasks, sizes, self.gemm.output, self.target, atomic=self.atomic)

@@ -1,0 +1,224 @@
+"""Are matrix products planned as their operator plans them, and what of these plans can be run?"""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from ascendsim import MatmulProblem, estimate_matmul, matmul
+from ascendsim.ops.problems.matmul import MatmulGemm
+from ascendsim.ops.tiling.vendor import matmul_950
+from ascendsim.ops.tiling.vendor.matmul import operator_tiling
+from ascendsim.ops.tiling.vendor.matmul_910b import plan_910b
+from ascendsim.ops.tiling.vendor.matmul_templates import Sides
+from ascendsim.profile import load_profile
+from ascendsim.validate.kinds.counters import active_cycles
+from tests.operators.test_matmul import expected, operands, turned
+
+MIB = 2**20
+B4 = load_profile("910B4")  # 20 cores
+
+
+def planned(m, k, n, turns="nn", size=2, cores=24, l2=192, **more):
+    """Plan a product on a 910B; `turns` says of a and of b whether it lies the other way round."""
+    flags = {"hf32": False, "bias": False, "nz": False} | more
+    turned = [turn == "t" for turn in turns]
+    return plan_910b(Sides(m, k, n, *turned, size, size, cores=cores, l2=l2 * MIB, **flags))
+
+
+def on_950(m, k, n, turns="nn", size=2, **more):
+    flags = {"hf32": False, "bias": False} | more
+    turned = [turn == "t" for turn in turns]
+    return matmul_950.plan_950(
+        matmul_950.Sides(m, k, n, *turned, size, size, cores=32, ghz=1.65, l2=128 * MIB, **flags)
+    )
+
+
+# --- held against the rules' own numbers
+
+
+def vectors(data_dir):
+    found = json.loads((data_dir / "matmul_vectors.json").read_text())
+    assert len(found) == 150
+    return found
+
+
+def told(record):
+    """Return what a record says of its product, as arguments of `planned`."""
+    turns = "".join("nt"[record[f"transpose_{each}"]] for each in "ab")
+    size = 4 if record["dtype"] == "float32" else 2
+    return (record["m"], record["k"], record["n"], turns, size), {
+        "hf32": record["hf32"],
+        "bias": record["bias"],
+    }
+
+
+def test_products_of_the_910b_are_planned_as_the_rules_say_in_every_field(data_dir):
+    # All fields but the pieces in which vector cores convert operands, which nothing here reads.
+    wrong = []
+    for number, record in enumerate(vectors(data_dir)):
+        if record["chip"] == "950":
+            continue
+        sides, flags = told(record)
+        made = asdict(planned(*sides, cores=record["cores"], l2=record["l2_bytes"] // MIB, **flags))
+        plan = dict(record["plan"])
+        template = plan.pop("template")
+        wanted = {key: value for key, value in plan.items() if not key.startswith("convert_block")} | template
+        if any(
+            (list(made[key]) if isinstance(made[key], tuple) else made[key]) != value
+            for key, value in wanted.items()
+        ):
+            wrong.append(number)
+    # How vector cores write a narrow c of a reduction that all cores share is not told.
+    assert wrong == [65]
+
+
+def test_products_of_the_950_are_planned_as_the_rules_say_but_for_plain_float32(data_dir):
+    wrong = []
+    for number, record in enumerate(vectors(data_dir)):
+        if record["chip"] != "950":
+            continue
+        sides, flags = told(record)
+        made, plan = on_950(*sides, **flags), record["plan"]
+        wanted = [tuple(plan["base"]), tuple(plan["tail"])]
+        wanted += [plan[key] for key in ("used_cores", "single_core_k", "k_parts", "l0c_copies")]
+        got = [made.base, made.tail, made.used_cores, made.single_core_k, made.k_parts, made.l0c_copies]
+        names = {"stream-k": matmul_950.STREAM_K}
+        if got != wanted or made.rule != names.get(plan["model"], matmul_950.WINDOWS):
+            wrong.append((number, record["dtype"] == "float32" and not record["hf32"]))
+    assert [number for number, plain in wrong if not plain] == [137]
+
+
+# --- reckoned by hand
+
+
+def test_a_large_product_takes_basic_blocks_and_fills_l1():
+    # 2 MiB blocks of 128 x 256 x 64: A of 524288 / 2 / 128 / 64 / 2 = 16 blocks, B 8; steps are half of it.
+    plan = planned(4096, 7680, 8192, "nn", cores=20)
+    assert (plan.base, plan.depth, plan.step_ka, plan.step_kb) == ((128, 256, 64), (16, 8), 8, 4)
+    assert plan.used_cores == 20
+
+
+def test_blocks_are_lowered_until_all_rounds_are_even():
+    # 2048 x 512, b as (n, k): n is less than 256 * 12 and m greater than n, so 256 x 128: 8 x 4 = 32 blocks,
+    # which makes 48 of two rounds: 48 / 4 = 12 rows of ceil(2048 / 12) = 171, up to 176.
+    plan = planned(2048, 1024, 512, "nt")
+    assert (plan.base, plan.rule) == ((176, 128, 64), "even rounds")
+    # Of 20 cores the block stays.
+    assert planned(2048, 1024, 512, "nt", cores=20).base == (256, 128, 64)
+
+
+@pytest.mark.parametrize(("k", "step"), [(3072, 4), (4096, 8)])
+def test_a_reduction_that_is_no_power_of_two_takes_shorter_steps(k, step):
+    # All sides multiples of 256, m n > 32768 * 24.
+    plan = planned(4096, k, 4096)
+    assert (plan.step_ka, plan.depth[0]) == (step, 2 * step)
+
+
+def test_operands_and_result_above_100_mib_are_walked_in_tiles_of_l2():
+    # 8192 cubed in 2 bytes: three times 128 MiB. Whatever is chosen, one tile's three pieces fit.
+    plan = planned(8192, 8192, 8192)
+    rows, columns = (blocks * base for blocks, base in zip(plan.l2_tile_blocks, plan.base, strict=False))
+    assert 2 * (rows * 8192 + 8192 * columns + rows * columns) <= 100 * MIB
+    assert plan.l2_tiles == (-(-8192 // rows), -(-8192 // columns))
+    # Three pieces of 32 MiB fit in whole.
+    assert planned(4096, 4096, 4096).l2_tiles == (1, 1)
+
+
+def test_rows_that_are_no_whole_pieces_of_256_bytes_are_converted_before():
+    # k = 1000 in 2 bytes are 2000 bytes a row; 32 ... 256 and 384 bytes are read as they lie.
+    assert (planned(512, 1000, 4096).convert_a, planned(512, 1000, 4096).convert_b) == (True, False)
+    assert not planned(512, 192, 4096).convert_a
+    # float32 that is not rounded is converted only where a row is longer than a copy can say.
+    assert not planned(512, 1000, 4096, size=4).convert_a
+    assert planned(512, 70_001, 4096, size=4).convert_a
+
+
+def test_long_reductions_are_cut():
+    # k of 27392 and more: every core walks slices of k over its part of c.
+    assert planned(4096, 27_392, 8192, "nt").split == "sc"
+    # One block of 128 x 128, k >= 384 * 24: all cores share the slices.
+    assert planned(128, 16_384, 128, "tn").split == "mk"
+
+
+def test_few_rows_have_a_plan_that_is_not_public():
+    assert planned(128, 4096, 4096, "nt") is None
+    assert planned(144, 4096, 4096, "nt") is not None
+
+
+def test_a_product_of_few_blocks_and_long_k_is_cut_along_k_on_the_950():
+    # 2 blocks of 256 x 256, k of 8192 * 2 bytes: all 32 cores, 16 parts of 512.
+    plan = on_950(256, 8192, 512)
+    assert (plan.rule, plan.used_cores, plan.k_parts, plan.single_core_k) == ("stream-K", 32, 16, 512)
+
+
+# --- what runs
+
+
+@pytest.mark.parametrize(
+    ("problem", "product", "words"),
+    [
+        (MatmulProblem(64, 64, 64, batch=2), "910B2", "a batch of products"),
+        (MatmulProblem(64, 64, 64, layout="NZ"), "910B2", "not for fractals"),
+        (MatmulProblem(16, 4096, 4096, transpose_b=True), "910B2", "few rows"),
+        (MatmulProblem(4096, 27_392, 8192, transpose_b=True), "910B2", "slices of k by one core: no nest"),
+        (MatmulProblem(256, 8192, 512), "950PR_9599", "stream-K: no nest"),
+        (MatmulProblem(64, 64, 64), "310P3", "only the matrix products of 910B"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_searched_and_the_reason_is_said(problem, product, words):
+    tiling, reason = operator_tiling(MatmulGemm.of(problem, "float16"), load_profile(product))
+    assert tiling is None
+    assert words in reason
+    made = estimate_matmul(problem, product=product)
+    assert made.kernels[-1].plan.chosen_by == "search"
+    assert any(words in note for note in made.notes)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("product", ["910B2", "910_9391"])
+def test_a_call_takes_the_operators_plan_and_names_its_rule(product, dtype):
+    made = estimate_matmul(MatmulProblem(512, 512, 1000), dtype, product=product)
+    plan = made.kernels[-1].plan
+    assert plan.chosen_by == "product"
+    assert plan.rule in made.notes[0]
+    # One accumulator, and the unit flag, so that M does not wait for it to leave.
+    assert (plan.tiling.cl0_buffers, plan.tiling.unit_flag) == (1, True)
+
+
+def test_a_plan_says_which_conversions_are_left_out():
+    _, rule = operator_tiling(MatmulGemm.of(MatmulProblem(512, 1000, 4096), "float16"), load_profile("910B2"))
+    assert rule.endswith("left out: a brought into fractals before")
+
+
+@pytest.mark.parametrize("product", ["910B2", "950PR_9599"])
+@pytest.mark.parametrize(
+    ("m", "k", "n", "turn_a", "turn_b"),
+    [(140, 96, 40, False, False), (40, 160, 70, True, True), (520, 32, 32, False, False)],
+)
+def test_an_operators_plan_makes_the_ordered_sum_in_any_order_of_execution(m, k, n, turn_a, turn_b, product):
+    a, b = operands("float16", m, k, n)
+    made = [
+        matmul(
+            *(turned(a, turn_a), turned(b, turn_b)),
+            transpose_a=turn_a,
+            transpose_b=turn_b,
+            out_dtype="float32",
+            product=product,
+            order=order,
+        )
+        for order in ("program", "arrival", 3)
+    ]
+    assert made[0].kernels[-1].plan.chosen_by == "product"
+    want = expected(a, b, ("float16", product, 0), made[0])
+    for each in made:
+        np.testing.assert_array_equal(each.output.view(np.uint32), want.view(np.uint32))
+
+
+def test_basic_blocks_keep_the_pipes_as_busy_as_was_counted():
+    # 4096 x 1024 x 3072 in bfloat16 on 910B4: M 97.1, MTE1 82.6 us, means over the cores.
+    kernel = estimate_matmul(MatmulProblem(4096, 1024, 3072), "bfloat16", product=B4).kernels[-1]
+    busy = active_cycles(kernel.timeline)
+    assert busy["M"] / 1650 == pytest.approx(97.1, rel=0.02)
+    assert busy["MTE1"] / 1650 == pytest.approx(82.6, rel=0.03)
