@@ -201,7 +201,8 @@ class Plan:
                "user", who gave it; "user, rest product" or the like of one given in part, its nest or some
                fields. Plans that say the same are equal, whoever chose them
     instead    of a search: why the product's own plan was not taken, where that is known
-    rule       of a matrix product: the rule of its operator that made the plan, and what it leaves out
+    rule       of a plan of the product's own: the rule of its operator that made it, by the name that
+               docs/plans.md has it under, and of a matrix product what it leaves out
     file       the file of plans that it was read from; "": none
 
     Raises     ConfigError for a schedule or a tiling that is none

@@ -179,6 +179,12 @@ def test_there_are_as_many_tasks_as_the_product_counts(name):
     assert len(schedule.dealt()) == told.used_cores
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_plan_names_the_rule_that_made_it(name):
+    call, told = planned(name)
+    assert call.plans[KINDS[name][0]].rule == told.strategy == KINDS[name][4]
+
+
 def kernel_of(name):
     gradient, *_ = KINDS[name]
     [kernel] = [kernel for kernel in lower(planned(name)[0], MASKS[gradient]).kernels if kernel.macs]

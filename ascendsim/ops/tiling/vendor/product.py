@@ -75,16 +75,16 @@ def first_plan(request: PlanRequest, *, tuned: bool = False) -> Plan | None:
     # Imported here and below: calls of all products come by, and the rules are of one generation.
     from ascendsim.ops.tiling.vendor.first.tuned import has_entry, tuned_tiling
 
-    found = usual_plan(request, tuned_tiling(request)) if tuned or has_entry(request) else None
+    found = usual_plan(request, tuned_tiling(request), "tuned") if tuned or has_entry(request) else None
     if found is not None or tuned:
         return found and replace(found, chosen_by="tuned")
     if request.gradient == "grad_input":
         from ascendsim.ops.tiling.vendor.first.dgrad import first_dgrad
 
-        return usual_plan(request, first_dgrad(request.gemm, profile, request.blocks))
+        return usual_plan(request, first_dgrad(request.gemm, profile, request.blocks), "first generation")
     from ascendsim.ops.tiling.vendor.first.wgrad import first_wgrad
 
-    return usual_plan(request, first_wgrad(request.gemm, profile, request.blocks))
+    return usual_plan(request, first_wgrad(request.gemm, profile, request.blocks), "first generation")
 
 
 def library_plan(request: PlanRequest) -> Plan | None:
@@ -99,12 +99,12 @@ def library_plan(request: PlanRequest) -> Plan | None:
             return None
         from ascendsim.ops.tiling.vendor.library.dgrad import library_dgrad
 
-        return usual_plan(request, library_dgrad(request.gemm, profile, request.blocks))
+        return usual_plan(request, library_dgrad(request.gemm, profile, request.blocks), "our own")
     if whole.rank == 1:
         # The library has no rules of its own for lines, and takes the older ones.
         from ascendsim.ops.tiling.vendor.first.wgrad import first_wgrad
 
-        return usual_plan(request, first_wgrad(request.gemm, profile, request.blocks))
+        return usual_plan(request, first_wgrad(request.gemm, profile, request.blocks), "first generation")
     from ascendsim.ops.tiling.vendor.library.wgrad import library
 
     merge = request.group_merge
@@ -134,12 +134,15 @@ def _of_images(request: PlanRequest, plan: VendorPlan) -> Plan:
         step_n=plan.step_n,
         group_merge=request.merge,
     )
-    return Plan("wgrad_fractals", tiling)
+    return Plan("wgrad_fractals", tiling, rule=plan.strategy)
 
 
-def usual_plan(request: PlanRequest, tiling: Tiling | None) -> Plan | None:
-    """Return the plan of the usual nest by the tiling of merged groups; None of none."""
+def usual_plan(request: PlanRequest, tiling: Tiling | None, rule: str) -> Plan | None:
+    """Return the plan of the usual nest by the tiling of merged groups that a rule made; None of none.
+
+    rule   "our own" where the operator's library is not public, and measured kernels alone hold the plan
+    """
     if tiling is None:
         return None
     nest = {"grad_input": "dgrad", "grad_weight": "wgrad"}[request.gradient]
-    return Plan(nest, replace(tiling, group_merge=request.merge))
+    return Plan(nest, replace(tiling, group_merge=request.merge), rule=rule)

@@ -41,7 +41,8 @@ def product_tiling(request: PlanRequest, *, by_winograd: bool = True) -> Plan:
             f"product's plan of {request.gradient} on {request.profile.variant}: {found.strategy} with "
             f"{lacking} has no loop nest here; take this simulator's own plan"
         )
-    return _grad_input(found, problem) if request.gradient == "grad_input" else _grad_weight(found, problem)
+    made = _grad_input(found, problem) if request.gradient == "grad_input" else _grad_weight(found, problem)
+    return replace(made, rule=found.strategy)
 
 
 def _lacking(plan: VendorPlan, problem: ConvProblem, request: PlanRequest) -> str:
