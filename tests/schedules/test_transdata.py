@@ -440,6 +440,8 @@ def test_weights_of_one_tap_move_as_measured_matrices_do():
         # Block by block, as weights of several taps: of those alike in size, cores and bytes.
         blocks = rows * columns * 2 / 32 * old.vector.tap_block_cycles / old.clock.cube_mhz / 30
         taken_apart.append((made.time_us + float(blocks)) / measured - 1)
+    # What is reached, 10.7 %, rounded up to the next whole percent. It was below 10 before changes of layout
+    # were dealt as counters of the 910B2 say; how this product deals them no row tells.
     assert abs(median(errors)) < 0.11
     assert median(map(abs, errors)) < 0.45
     assert median(map(abs, taken_apart)) > 2
