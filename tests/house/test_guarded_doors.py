@@ -101,6 +101,7 @@ LONG = {
 
 
 def test_every_export_is_called_or_has_a_reason_not_to_be():
+    pytest.importorskip("torch", reason="the door of PyTorch is among the exports")
     names, reasons = set(exported()), not_called()
     assert sorted(names - set(TABLE) - set(reasons)) == [], "call it in a table, or say why not"
     assert sorted((set(TABLE) | set(reasons)) - names) == [], "exported no longer"
@@ -108,6 +109,7 @@ def test_every_export_is_called_or_has_a_reason_not_to_be():
 
 
 def test_what_is_a_step_of_a_door_is_shown_nowhere():
+    pytest.importorskip("torch", reason="the door of PyTorch is among the exports")
     steps = {name for name, reason in not_called().items() if reason.endswith("shown nowhere")}
     assert "ops.reference.ordered.ordered_dgrad" in steps
     assert shown() & steps == set()
