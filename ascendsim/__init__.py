@@ -25,17 +25,16 @@ if TYPE_CHECKING:
     from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
     from ascendsim.ops.convolution_backward import convolution_backward, estimate
     from ascendsim.ops.many import Item, estimate_many
-    from ascendsim.ops.matmul import estimate_matmul, matmul
-    from ascendsim.ops.matmul_tiling import MatmulTiling
+    from ascendsim.ops.matmul import MatmulTiling, estimate_matmul, matmul
     from ascendsim.ops.plan import Plan, Tiling
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.ops.problems.matmul import MatmulProblem
+    from ascendsim.ops.problems.products import MatmulProblem
     from ascendsim.ops.schedules.base import Schedule
     from ascendsim.ops.tiling.legal.tilings import legal_tilings
-    from ascendsim.ops.tiling.partial import PartialPlan
     from ascendsim.ops.tiling.plan_files import read_plans, write_plans
+    from ascendsim.ops.tiling.request import PartialPlan
     from ascendsim.profile import load_profile
-    from ascendsim.rules.calls import CubeMathType
+    from ascendsim.rules.typed import CubeMathType
 
 # Who imports a library decides what becomes of its messages.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -76,11 +75,11 @@ __all__ = [
 
 _HOMES = {
     "ConvProblem": "ascendsim.ops.problems.convolution",
-    "CubeMathType": "ascendsim.rules.calls",
+    "CubeMathType": "ascendsim.rules.typed",
     "Item": "ascendsim.ops.many",
-    "MatmulProblem": "ascendsim.ops.problems.matmul",
-    "MatmulTiling": "ascendsim.ops.matmul_tiling",
-    "PartialPlan": "ascendsim.ops.tiling.partial",
+    "MatmulProblem": "ascendsim.ops.problems.products",
+    "MatmulTiling": "ascendsim.ops.matmul",
+    "PartialPlan": "ascendsim.ops.tiling.request",
     "Plan": "ascendsim.ops.plan",
     "Schedule": "ascendsim.ops.schedules.base",
     "Tiling": "ascendsim.ops.plan",

@@ -16,11 +16,11 @@ from ascendsim.errors import ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.kernel import Core, Kernel, Phase
-from ascendsim.program.memory import CoreMemory, Storage
+from ascendsim.program.places import CoreMemory, Storage
 from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
-    from ascendsim.program.memory import Carrier
+    from ascendsim.program.places import Carrier
 
 
 # The steps of each phase in the order in which to take them: which core, and which instruction of its

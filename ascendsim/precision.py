@@ -18,13 +18,19 @@ from pathlib import Path
 from ascendsim.arguments import refusal
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
-from ascendsim.studies.arithmetic.errors import Attribution, Judged, attribute, spread
 from ascendsim.studies.arithmetic.formats import format_of, quantise
-from ascendsim.studies.arithmetic.gpus import GPUS
-from ascendsim.studies.arithmetic.math import Math
-from ascendsim.studies.arithmetic.trees import as_dot, as_text, reduction_tree
-from ascendsim.studies.identify.evidence import rank_by_public_figures
-from ascendsim.studies.identify.folder import read_outputs
+from ascendsim.studies.arithmetic.math import (
+    GPUS,
+    Attribution,
+    Judged,
+    Math,
+    as_dot,
+    as_text,
+    attribute,
+    reduction_tree,
+    spread,
+)
+from ascendsim.studies.identify.folder import rank_by_public_figures, read_outputs
 from ascendsim.studies.identify.judge import identify_outputs
 from ascendsim.studies.identify.records import Identification
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from ascendsim import ConvProblem, estimate
 from ascendsim.profile import Profile, load_profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.costing import CostBook
 from ascendsim.timing.l2.account import account_of_lanes
-from ascendsim.timing.l2.lanes import lanes_of
+from ascendsim.timing.l2.phase import lanes_of
+from ascendsim.timing.times import CostBook
 from ascendsim.workloads.loader import load_workload
 from benchmarks.timing import best_of
 from tests.helpers import oracles_l2

@@ -23,7 +23,7 @@ from time import perf_counter
 from ascendsim import ConvProblem
 from ascendsim.studies.engine.point import Point
 from ascendsim.studies.engine.run import Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Store
 from ascendsim.workloads.loader import load_workload
 
 def points():

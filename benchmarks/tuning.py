@@ -11,8 +11,7 @@ import sys
 from time import process_time
 
 from ascendsim import ConvProblem
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner

@@ -17,12 +17,11 @@ from ascendsim.ops.results import Estimate
 from ascendsim.profile import Change, Profile
 from ascendsim.report.markdown import markdown_table
 from ascendsim.report.tables import TextTable
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.hardware.enlarging import enlargings
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.gains import study_hardware
+from ascendsim.studies.hardware.plans import enlargings
 from ascendsim.studies.hardware.records import Gain, LayerGain, Question, StudiedLayer
-from ascendsim.studies.tuning.waits import kernel_parts
+from ascendsim.studies.tuning.tune import kernel_parts
 from ascendsim.workloads import load_workload
 
 PAGE = Path(__file__).parent.parent / "docs" / "enlarged.md"

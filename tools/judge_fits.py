@@ -17,11 +17,9 @@ from ascendsim.errors import DataError
 from ascendsim.profile import list_products
 from ascendsim.report.markdown import markdown_table
 from ascendsim.report.tables import TextTable
-from ascendsim.validate.ablation import Effect, effects
+from ascendsim.validate.ablation import Effect, LeftOut, effects, leave_out
 from ascendsim.validate.compare import Summary
-from ascendsim.validate.fits import LeftOut, leave_out
-from ascendsim.validate.reading import read_rows
-from ascendsim.validate.schema import CLASSES, Row
+from ascendsim.validate.schema import CLASSES, Row, read_rows
 
 PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
 BEGIN, END = "<!-- written by tools/judge_fits.py -->\n", "<!-- end of what it writes -->\n"

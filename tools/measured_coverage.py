@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ascendsim.errors import DataError
 from ascendsim.validate.coverage import coverage, coverage_text
-from ascendsim.validate.reading import read_rows
+from ascendsim.validate.schema import read_rows
 
 
 def main(words: Sequence[str]) -> int:

@@ -16,8 +16,7 @@ from typing import Any
 
 from ascendsim.errors import DataError
 from ascendsim.profile import list_products, load_profile
-from ascendsim.validate.reading import NEEDED, read_lines
-from ascendsim.validate.schema import COLUMNS
+from ascendsim.validate.schema import COLUMNS, NEEDED, read_lines
 from prose.chips import variant_of
 from prose.copies import Cells, instruction_cells, stream_cells
 from prose.forward import forward_cells, is_forward

@@ -17,8 +17,7 @@ from ascendsim.ops.tiling.bounds import Bound, least_time
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.report.markdown import markdown_table
 from ascendsim.report.tables import TextTable
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of

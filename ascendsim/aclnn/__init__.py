@@ -8,7 +8,13 @@ The vendor's own spelling, with statuses for results, is here as well: `aclnnCon
 
 from ascendsim.aclnn.c import values
 from ascendsim.aclnn.c.calls import (
+    aclCreateBoolArray,
+    aclCreateIntArray,
+    aclCreateTensor,
     aclDestroyAclOpExecutor,
+    aclDestroyBoolArray,
+    aclDestroyIntArray,
+    aclDestroyTensor,
     aclnnConvolutionBackward,
     aclnnConvolutionBackwardGetWorkspaceSize,
     aclnnConvTbcBackward,
@@ -18,8 +24,9 @@ from ascendsim.aclnn.c.calls import (
     aclSetOutputTensorAddr,
     aclSetTensorAddr,
 )
-from ascendsim.aclnn.c.context import Out
-from ascendsim.aclnn.c.runtime import (
+from ascendsim.aclnn.c.values import *  # noqa: F403  # constants alone
+from ascendsim.aclnn.c.values import (
+    Out,
     aclFinalize,
     aclGetRecentErrMsg,
     aclInit,
@@ -34,15 +41,6 @@ from ascendsim.aclnn.c.runtime import (
     aclrtSetDevice,
     aclrtSynchronizeStream,
 )
-from ascendsim.aclnn.c.tensors import (
-    aclCreateBoolArray,
-    aclCreateIntArray,
-    aclCreateTensor,
-    aclDestroyBoolArray,
-    aclDestroyIntArray,
-    aclDestroyTensor,
-)
-from ascendsim.aclnn.c.values import *  # noqa: F403  # constants alone
 from ascendsim.aclnn.executor import Executor
 from ascendsim.aclnn.interface import (
     conv_tbc_backward_get_workspace_size,

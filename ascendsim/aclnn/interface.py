@@ -3,23 +3,204 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.aclnn.executor import Executor
 from ascendsim.aclnn.tensor import AclTensor, describe
-from ascendsim.aclnn.workspace import workspace_bytes
 from ascendsim.arguments import shown
-from ascendsim.errors import AclnnError, AscendSimError, ConfigError
+from ascendsim.errors import AclnnError, AscendSimError, CapacityError, ConfigError, UnsupportedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.problems.convolution import FRACTAL, filling_groups
+from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.vendor.operators import operator_plan, operator_workspace
+from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
 from ascendsim.profile import is_file_name
-from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, resolve
+from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, resolve
 from ascendsim.rules.typed import CHECK, typed
 
 if TYPE_CHECKING:
+    from ascendsim.ops.lowering.graph import Graph
     from ascendsim.ops.options.call import Options
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.strips import View
     from ascendsim.profile import Profile
+
+
+INPUTS = ("grad_output", "input", "weight")
+# What the runtime takes for itself beside the kernels.
+SYSTEM_BYTES = 16 * 2**20
+INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
+# Larger calls are accepted by the rules and not planned: choosing how to cut one image, matching depths with
+# taps in depth, and numbering the base blocks of a gradient would take minutes and gigabytes. At these limits
+# it takes seconds. Bytes and times are held in 64 bits, where a thousand devices' memory has room.
+LARGEST = {
+    "elements in one tensor": 2**48,
+    "pixels in one image": 2**25,
+    "pairs of depth and kernel depth": 150_000,
+    "tiles of 256 x 256 in a gradient (grad_input: of one image)": 2**20,
+}
+TILE = 256
+
+
+def workspace_bytes(
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision, options: Options
+) -> int:
+    """Return what the kernels of an accepted call hand to each other or keep for themselves, and 16 MiB.
+
+    Raises   AclnnError 561103 where the product's kernels cannot be made, or the call is too large to plan
+    """
+    # An empty call writes zeros at most, and a convolution of no elements cannot be lowered.
+    if decision.empty:
+        return SYSTEM_BYTES
+    # The last check of each interface's order: the operators that it calls in turn.
+    tbc = isinstance(call, ConvTbcBackwardCall)
+    check = "8 (inner operators)" if tbc else "31 (inner operators)"
+    try:
+        problem = _tbc_problem(call) if isinstance(call, ConvTbcBackwardCall) else _problem(call, decision)
+        _require_plannable(problem, check)
+        return SYSTEM_BYTES + between_kernels(*_lowered(call, problem, decision, options))
+    except AclnnError:
+        raise
+    except AscendSimError as error:
+        raise AclnnError(INNER, check, str(error)) from error
+    except MemoryError:
+        raise AclnnError(INNER, check, "the call is too large: its kernels do not fit into memory") from None
+
+
+def between_kernels(graph: Graph, inner: Call) -> int:
+    """Return the bytes of all tensors in global memory that are neither inputs nor outputs of a call.
+
+    What one kernel makes for a later one (contiguous copies, permutations, casts, changed layouts, a gradient
+    before its cast) and what a kernel keeps for itself. Each has a place of its own: no memory is used twice.
+    A kernel under the plan of the product's operator keeps what that operator asks for, where this is known.
+    """
+    ends = {tensor.name for tensor in (*graph.inputs.values(), *graph.outputs.values())}
+    from ascendsim.program.kernel import Kernel
+
+    made: dict[str, int] = {}
+    kept = 0
+    for node in graph.nodes:
+        if not isinstance(node, Kernel):
+            # A kernel of the cube reads or writes row after row itself: both names are one tensor in memory.
+            if node.source.name in made:
+                made[node.target.name] = min(made.pop(node.source.name), node.target.size_bytes)
+            continue
+        own = sum(tensor.size_bytes for tensor in node.tensors.values() if tensor.role == "workspace")
+        asked = asked_by_operator(inner, node.name, node.op_type)
+        kept += own if asked is None else asked
+        made |= {
+            tensor.name: tensor.size_bytes for tensor in node.tensors.values() if tensor.role == "output"
+        }
+    return kept + sum(size for name, size in made.items() if name not in ends)
+
+
+def _lowered(
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall,
+    problem: ConvProblem,
+    decision: Decision,
+    options: Options,
+) -> tuple[Graph, Call]:
+    """Return the kernels of a call, which are described and not run, and the convolution that they make.
+
+    Shapes without values are enough.
+    """
+    views = {name: _view(getattr(call, name)) for name in (*INPUTS, *decision.wanted_gradients)}
+    if isinstance(call, ConvTbcBackwardCall):
+        from ascendsim.ops.conv_tbc_backward import tbc_call, tbc_graph
+
+        inner = tbc_call(views, call.pad, decision, options)
+        return tbc_graph(inner, views, decision), inner
+    from ascendsim.ops.lowering.known import lower
+
+    inner = options.call(problem, decision, views)
+    return lower(inner, decision.wanted), inner
+
+
+def _view(tensor: Any) -> View:
+    """Return where the elements of a typed tensor lie."""
+    from ascendsim.ops.problems.strips import View
+
+    return View.row_major(tensor.shape) if tensor.strides is None else View(tensor.shape, tensor.strides)
+
+
+def _problem(call: ConvolutionBackwardCall, decision: Decision) -> ConvProblem:
+    from ascendsim.ops.problems.convolution import ConvProblem
+
+    assert call.input is not None
+    assert call.weight is not None
+    return ConvProblem(
+        call.input.shape,
+        call.weight.shape,
+        call.stride or (),
+        call.padding or (),
+        call.dilation or (),
+        call.transposed,
+        decision.output_padding,
+        call.groups,
+    )
+
+
+def _tbc_problem(call: ConvTbcBackwardCall) -> ConvProblem:
+    """Return the 1-D convolution that a call is once its tensors are permuted."""
+    from ascendsim.ops.problems.convolution import ConvProblem
+
+    assert call.input is not None
+    assert call.weight is not None
+    # (time, batch, channels) to (batch, channels, time), and the weight's (taps, in, out) to (out, in, taps).
+    time, batch, channels = call.input.shape
+    taps, _, made = call.weight.shape
+    return ConvProblem((batch, channels, time), (made, channels, taps), 1, call.pad)
+
+
+def _require_plannable(problem: ConvProblem, check: str) -> None:
+    """Refuse a call whose kernels would take too long to describe.
+
+    Raises   AclnnError 561103
+    """
+    for (what, most), value in zip(LARGEST.items(), planned_sizes(problem), strict=True):
+        if value > most:
+            raise AclnnError(
+                INNER,
+                check,
+                f"the call has {value:.3g} {what}; ascendsim plans kernels up to {most:.3g} "
+                "(a limit of the simulator, not of the product)",
+            )
+
+
+def planned_sizes(problem: ConvProblem) -> tuple[int, ...]:
+    """Return what `LARGEST` limits, in its order."""
+    # Padding can make the small side the larger one.
+    sides = problem.big_size, problem.small_size
+    pixels = max(height * width for _, height, width in sides)
+    depth = max(depth for depth, _, _ in sides)
+    tiles = max(_tiles_of_grad_weight(problem), _tiles_of_image(problem))
+    elements = max(map(prod, (problem.input, problem.weight, problem.grad_output)))
+    return elements, pixels, depth * problem.kernel[0], tiles
+
+
+def _tiles_of_grad_weight(problem: ConvProblem) -> int:
+    taps = prod(problem.kernel[1:])
+    return problem.kernel[0] * _tiles(problem, problem.small_channels, problem.big_channels * taps)
+
+
+def _tiles_of_image(problem: ConvProblem) -> int:
+    depth, height, width = problem.input_size
+    channels = problem.small_channels if problem.transposed else problem.big_channels
+    return depth * _tiles(problem, height * width, channels)
+
+
+def _tiles(problem: ConvProblem, rows: int, columns: int) -> int:
+    """Return the tiles of a matrix product of so many rows and columns for each group.
+
+    Groups of few channels are computed as one.
+    """
+    at_once = filling_groups(problem.groups, problem.big_channels, problem.small_channels, FRACTAL)
+    return -(-problem.groups // at_once) * -(-rows // TILE) * -(-columns // TILE)
+
 
 INVALID = 161002  # ACLNN_ERR_PARAM_INVALID
 
@@ -143,7 +324,7 @@ def first_phase(
 
 def _own_options(options: Any) -> FrozenMap[str, Any]:
     """Return the keywords of the operator that are no arguments of the interface."""
-    from ascendsim.ops.options.keywords import CallOptions
+    from ascendsim.ops.options.call import CallOptions
 
     # What the interface's own arguments say is said once.
     said = ("product", "rules", "output_dtypes", "output_strides")
@@ -163,8 +344,7 @@ def _own_options(options: Any) -> FrozenMap[str, Any]:
 def _resolved(profile: Profile, rules: Any, given: Mapping[str, Any]) -> Options:
     """Return the operator's options, whose values are looked at before anything is planned."""
     from ascendsim.numerics.accumulation.models import AccumulationModel
-    from ascendsim.ops.options.call import Options
-    from ascendsim.ops.options.keywords import order_given
+    from ascendsim.ops.options.call import Options, order_given
 
     try:
         order_given(given.get("order", "program"))
@@ -188,3 +368,30 @@ def _profile(product: Any) -> Profile:
         return load_profile(product)
     except ConfigError as error:
         raise AclnnError(INVALID, CHECK, str(error)) from error
+
+
+# The operators whose host code is public; what older ones ask for is not known.
+PUBLIC = ("Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
+
+
+def asked_by_operator(call: Call, gradient: str, op_type: str) -> int | None:
+    """Return the bytes that an operator asks for beside the tensors of its kernel.
+
+    gradient, op_type   the name of a kernel of the call, and its type
+    None                it is another kernel, does not follow the operator's plan, or no formula is known
+    """
+    plan = call.plans.get(gradient)
+    if op_type not in PUBLIC or plan is None or plan.chosen_by != "product":
+        return None
+    asked = PlanRequest(
+        call.problem, gradient, call.compute_dtype, call.profile, deterministic=call.deterministic
+    )
+    try:
+        # float32 gradients of the 910B follow another library.
+        if plan != product_tiling(asked):
+            return None
+        found = operator_plan(asked)
+    except (CapacityError, UnsupportedError):
+        return None
+    arch, fixed = call.profile.npu_arch, call.deterministic
+    return operator_workspace(found, asked.layer, asked.machine, gradient, arch, deterministic=fixed)

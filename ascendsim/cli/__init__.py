@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from ascendsim.cli.parser import parse
-from ascendsim.cli.shell.verbose import told
+from ascendsim.cli.shell import told
 from ascendsim.errors import AscendSimError
 from ascendsim.native.default_arithmetic import default_floats
 

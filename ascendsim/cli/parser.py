@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim import __version__
-from ascendsim.cli.problem_options import add_problem
-from ascendsim.cli.shell.verbose import HELP
-from ascendsim.cli.values import natural, order, positive
+from ascendsim.cli.request import add_problem, natural, order, positive
+from ascendsim.cli.shell import HELP
 from ascendsim.errors import ConfigError, did_you_mean
 
 _EXAMPLES = """\
@@ -86,9 +85,9 @@ def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
 def make_parser() -> tuple[Parser, dict[str, Parser]]:
     """Return the parser, and those of its commands by their words."""
     # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
-    from ascendsim.cli.checks.options import add_check
-    from ascendsim.cli.probe import add_probe
-    from ascendsim.cli.shell.completion import add_completion
+    from ascendsim.cli.checks import add_check
+    from ascendsim.cli.profiles import add_probe
+    from ascendsim.cli.shell import add_completion
     from ascendsim.cli.study import add_study
     from ascendsim.cli.validate import add_validate
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.request import Network
-from ascendsim.cli.values import GRADIENTS
+from ascendsim.cli.request import GRADIENTS, Network
 from ascendsim.errors import CapacityError, ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from ascendsim.cli.request import Single
     from ascendsim.ops.tiling.plan_files import PlanFile
-    from ascendsim.report.columns import Entry
+    from ascendsim.report.tables import Entry
 
 
 def read_tiling(arguments: Any, request: Single | Network) -> None:
@@ -23,10 +26,10 @@ def read_tiling(arguments: Any, request: Single | Network) -> None:
     Raises   ConfigError for an unknown strategy, a file of another network, or files that cannot be written;
              DataError for a file that cannot be read
     """
-    from ascendsim.ops.plan_text import form_of
+    from ascendsim.ops.plan import form_of
     from ascendsim.ops.tiling.choose import STRATEGIES
-    from ascendsim.ops.tiling.partial import is_plan_file
     from ascendsim.ops.tiling.plan_files import read_plans
+    from ascendsim.ops.tiling.request import is_plan_file
     from ascendsim.report.files import require_file
 
     if arguments.write_tiling is not None:
@@ -96,8 +99,7 @@ def write_tiling(document: Entry, arguments: Any) -> None:
 
     Raises   ConfigError if no kernel has a plan, DataError if the file cannot be written
     """
-    from ascendsim.ops.plan import Plan
-    from ascendsim.ops.plan_text import form_of, plan_fields, plans_text
+    from ascendsim.ops.plan import Plan, form_of, plan_fields, plans_text
     from ascendsim.ops.tiling.plan_files import named_fields
     from ascendsim.ops.tiling.vendor.names import unnamed
     from ascendsim.report.folder import plan_comment, plan_tables
@@ -129,7 +131,7 @@ def write_tiling(document: Entry, arguments: Any) -> None:
 def _require_entries(file: PlanFile, request: Single | Network) -> None:
     """Refuse entries of layers (runtime_kb) of which none is run: they would be ignored."""
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.ops.tiling.entries.entry import LayerEntries
+    from ascendsim.ops.tiling.entries import LayerEntries
 
     entries = [plan for plan in file.plans.values() if isinstance(plan, LayerEntries)]
     if not entries:
@@ -150,3 +152,50 @@ def _require_layers(file: PlanFile, request: Single | Network) -> None:
         if name not in names:
             hint = did_you_mean(name, names, f"there is {', '.join(names) or 'no layer by name'}")
             raise ConfigError(f"{file.path}: has plans of {name}, which is no layer of what is run; {hint}")
+
+
+def schedules_of(words: list[str] | None) -> list[str | type] | None:
+    """Return what the words after --schedule mean: names as they are, and the classes of files.
+
+    Raises   DataError for a file that cannot be read, ConfigError for one that fails or has no such class
+    """
+    # Words travel between processes, classes of a file do not: so they are looked up where they are used.
+    return None if words is None else [_schedule(word) for word in words]
+
+
+def _schedule(word: str) -> str | type:
+    file, _, name = word.rpartition(":")
+    if not file.endswith(".py"):
+        return word
+    from ascendsim.ops.schedules import Schedule
+
+    module = _module(Path(file).resolve(), file)
+    found: dict[str, type] = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Schedule) and value.__module__ == module.__name__
+    }
+    if name in found:
+        return found[name]
+    hint = did_you_mean(name, found, f"there is {', '.join(found) or 'none'}")
+    raise ConfigError(f"{file}: has no schedule {name!r}, a class derived from ascendsim.Schedule; {hint}")
+
+
+# A file is run once, however many layers and products follow its class.
+@lru_cache(maxsize=8)
+def _module(path: Path, shown: str) -> ModuleType:
+    """Return a file as a module."""
+    if not path.is_file():
+        raise DataError(f"{shown}: is no file; --schedule takes a name, or FILE.py:CLASS")
+    name = f"own_schedule_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, path
+    assert spec.loader is not None, path
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ConfigError(f"{shown}: cannot be run: {type(error).__name__}: {error}") from error
+    return module

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import math
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.tensors import npz_attributes, read_npz
@@ -11,6 +16,7 @@ from ascendsim.workloads import Layer, Workload, load_workload, workload_names
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
+
 
 Mask = tuple[bool, bool, bool]
 _SHAPE_OPTIONS = ("stride", "padding", "dilation", "output_padding", "groups", "transposed")
@@ -175,3 +181,139 @@ def problem_of(layer: Layer, batch: int) -> ConvProblem:
         return ConvProblem(**layer.problem_options(batch))
     except ShapeError as error:
         raise ShapeError(f"layer {layer.name}: {error}") from None
+
+
+GRADIENT_NAMES = ("input", "weight", "bias")
+GRADIENTS = tuple(f"grad_{name}" for name in GRADIENT_NAMES)
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Read "4,128,28,28"."""
+    # Whether they fit together is for the problem to say, which knows what each stands for.
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of whole numbers such as 4,128,28,28"
+        ) from None
+
+
+def gradients(text: str) -> tuple[bool, bool, bool]:
+    """Read "input,weight" as an output mask."""
+    # Reports call them grad_input and so on: what was read there may be written here.
+    names = [part.strip().removeprefix("grad_") for part in text.split(",")]
+    for name in names:
+        if name not in GRADIENT_NAMES:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(GRADIENT_NAMES)}")
+    return ("input" in names, "weight" in names, "bias" in names)
+
+
+def order(text: str) -> str | int:
+    """Read an order of execution: "program", "arrival" or the seed of a random legal one."""
+    if text in ("program", "arrival"):
+        return text
+    try:
+        return natural(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not program, arrival or a seed (0, 1, 2, ...)"
+        ) from None
+
+
+def positive(text: str) -> int:
+    """Read 1, 2, 3, ..."""
+    number = _whole(text)
+    if not number:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return number
+
+
+def natural(text: str) -> int:
+    """Read 0, 1, 2, ..."""
+    number = _whole(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return number
+
+
+def finite(text: str) -> float:
+    """Read a number that is neither infinite nor NaN."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return number
+
+
+def _whole(text: str) -> int | None:
+    # int() would also take "1_000", " 7" and digits of other scripts; 19 digits could exceed 64 bits.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def each_once(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of different products, in their order, and say which are the same chip.
+
+    A product's plain name is that of one of its variants, and a file may hold what another does: to answer
+    both would print one answer twice, and count one chip as two.
+
+    Raises   ConfigError for a name of no product, or for two products that reports would call the same
+    """
+    from ascendsim.profile import load_profile
+
+    found: dict[tuple[str, bytes], str] = {}
+    called: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        profile = load_profile(name)
+        first = found.setdefault((profile.variant, profile.content), name)
+        if first != name:
+            print(f"--product {name}: is {profile.variant}, as {first} is; answered once", file=sys.stderr)
+            continue
+        other = called.setdefault(profile.variant, name)
+        if other != name:
+            raise ConfigError(
+                f"--product {other} and --product {name} are two products that are both called "
+                f'{profile.variant}; give one of the files another name, or a line variant = "..."'
+            )
+    return tuple(found.values())
+
+
+def add_problem(command: Any) -> None:
+    """Add what says which layer, network, sizes or tensors are meant."""
+    what = command.add_argument_group("what to run")
+    what.add_argument(
+        "layer",
+        nargs="?",
+        metavar="LAYER",
+        help="a layer of the network, a stage (s3), a pattern ('s3*') or several with commas between "
+        "(none: all of it)",
+    )
+    what.add_argument(
+        *("--network", "--workload"),
+        dest="workload",
+        metavar="NAME",
+        help=f"{', '.join(workload_names())}, or the path of a .toml or .onnx file (default resnet50)",
+    )
+    what.add_argument("--batch", type=positive, help="batch of a layer or network (default 1)")
+    what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
+    what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
+    what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")
+    # None where they are absent, so that an option beside a workload or a file is told from its default.
+    for name in ("stride", "padding", "dilation", "output-padding"):
+        what.add_argument(
+            f"--{name}",
+            type=sizes,
+            metavar="N[,N]",
+            help=f"its {name.replace('-', ' ')}, one for all or one each",
+        )
+    what.add_argument("--groups", type=positive, help="its groups")
+    what.add_argument(
+        "--transposed", action="store_true", default=None, help="it is a transposed convolution"
+    )
+    what.add_argument(
+        "--mask",
+        type=gradients,
+        metavar="NAMES",
+        help="gradients wanted: input,weight,bias or fewer (default: of a network, as training asks)",
+    )

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ascendsim.cli.plans import naming_plan_file, read_tiling, write_tiling
-from ascendsim.cli.request import Network, Single, read_request
-from ascendsim.cli.values import each_once
-from ascendsim.errors import ConfigError
-from ascendsim.report.columns import Entry
+from ascendsim.cli.plans import naming_plan_file, read_tiling, schedules_of, tiling_of, write_tiling
+from ascendsim.cli.request import (
+    DEFAULT_DTYPE,
+    GRADIENT_NAMES,
+    GRADIENTS,
+    Network,
+    Single,
+    each_once,
+    problem_of,
+    read_request,
+)
+from ascendsim.cli.tensors import (
+    Tensors,
+    memory_advice,
+    normal_tensors,
+    npz_dtypes,
+    npz_tensors,
+    require_tensor_dtype,
+)
+from ascendsim.errors import AscendSimError, ConfigError, DataError
+from ascendsim.parallel import in_order
+from ascendsim.progress import busy, progress
+from ascendsim.report.document import Run, layer_entry, network_document, run_document
+from ascendsim.report.op_summary import Listed, listed
+from ascendsim.report.tables import Entry
+
+if TYPE_CHECKING:
+    from ascendsim.cli.request import Mask
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.profile import Profile
+    from ascendsim.workloads import Layer
 
 
 def run(arguments: Any) -> int:
@@ -42,14 +73,10 @@ def run(arguments: Any) -> int:
     if isinstance(request, Network):
         if arguments.interval:
             raise ConfigError("--interval is of one convolution; name a layer, or give --input and --weight")
-        # Imported where they are needed: a network is estimated without what judges gradients.
-        from ascendsim.cli.network import run_network
 
         with naming_plan_file(arguments):
             document, write = run_network(request, profiles, arguments)
     else:
-        from ascendsim.cli.single import run_single
-
         with naming_plan_file(arguments):
             document, write = run_single(request, profiles, arguments)
     # What a reader can ask for again: a profile does not know the file that it came from.
@@ -83,3 +110,305 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) <= 3 + 4:
         return ", ".join(names)
     return f"{', '.join(names[:3])} and {len(names) - 3} files of its products"
+
+
+# A run's document, and how to write its folder if one is asked for.
+Answer = tuple[Entry, Callable[[Path], Sequence[Path]]]
+
+
+def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profile, arguments: Any) -> Any:
+    """Compute gradients and cycles."""
+    from ascendsim import convolution_backward
+
+    with _one_of_several(profile, arguments):
+        return convolution_backward(
+            tensors.grad_output,
+            tensors.input,
+            tensors.weight,
+            # bias_sizes, which the interface asks for only where the gradient of the bias is wanted.
+            [problem.grad_output[1]] if mask[2] else None,
+            problem.stride,
+            problem.padding,
+            problem.dilation,
+            problem.transposed,
+            problem.output_padding,
+            problem.groups,
+            mask,
+            arguments.cube_math_type,
+            order=arguments.order,
+            tiling=tiling_of(arguments, arguments.layer),
+            **_keywords(profile, arguments),
+        )
+
+
+def estimate_cycles(
+    problem: ConvProblem,
+    dtype: str | Sequence[str],
+    mask: Mask,
+    arguments: Any,
+    profile: Profile,
+    plans: Any = None,
+) -> Any:
+    """Estimate cycles alone; `dtype` is one name, or one for each of grad_output, input and weight.
+
+    The last two come last because studies repeat a call with others; without `plans` those asked for.
+    """
+    from ascendsim import estimate
+
+    with _one_of_several(profile, arguments):
+        return estimate(
+            problem,
+            dtype=dtype,
+            cube_math_type=arguments.cube_math_type,
+            output_mask=mask,
+            tiling=tiling_of(arguments, arguments.layer) if plans is None else plans,
+            **_keywords(profile, arguments),
+        )
+
+
+@contextmanager
+def _one_of_several(profile: Profile, arguments: Any) -> Iterator[None]:
+    """Add to an error of one of several products whose it is, and that the others can do without it."""
+    try:
+        yield
+    except AscendSimError as error:
+        if len(arguments.product) > 1:
+            error.add_note(
+                f"This is what {profile.variant} says; leave it out of --product to run the others."
+            )
+        raise
+
+
+def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str, Any]:
+    """Describe what was asked for besides the shapes."""
+    # Part of every report: bits and cycles depend on all of these.
+    asked = [name for name, wanted in zip(GRADIENTS, mask, strict=True) if wanted]
+    names = dtype if isinstance(dtype, str) else " ".join(dtype)
+    own = {"schedule": " ".join(arguments.schedule)} if arguments.schedule else {}
+    if arguments.tiling:
+        own["tiling"] = arguments.tiling
+    return {
+        "dtype": names,
+        "cube_math_type": arguments.cube_math_type,
+        "gradients": " ".join(asked),
+        "L2": arguments.l2_start,
+        **own,
+    }
+
+
+def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
+    """Return the keywords that gradients and estimates share, so that both are of the same call."""
+    return {
+        "product": profile,
+        "accumulation": arguments.accumulation,
+        "deterministic": arguments.deterministic,
+        "rules": arguments.rules,
+        "l2_start": arguments.l2_start,
+        "engine": arguments.engine,
+        "schedule": schedules_of(arguments.schedule),
+    }
+
+
+# Tensors, their float32 carriers and layouts, gradients and float64 references: 13 was measured on large
+# layers, and too early a refusal is better than a machine that swaps.
+BYTES_PER_ELEMENT = 16
+
+
+def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> Answer:
+    """Run one convolution on every product."""
+    from ascendsim import ConvProblem
+    from ascendsim.report.folder import write_run_folder
+
+    problem = ConvProblem(**request.options)
+    # A file brings a grad_output of its own, which must be the one that its other arrays imply.
+    if request.arrays is not None:
+        problem.check_grad_output(request.arrays["grad_output"].shape)
+    about = {}
+    if arguments.cycles_only:
+        dtype = _dtype(request, arguments)
+        estimates = [estimate_cycles(problem, dtype, request.mask, arguments, p) for p in profiles]
+        runs = [Run(result, profile) for result, profile in zip(estimates, profiles, strict=True)]
+    else:
+        tensors = _tensors(request, problem, arguments)
+        dtype, about["tensors"] = tensors.dtype, tensors.about
+        runs = _backward_runs(request, problem, tensors, profiles, arguments)
+    if arguments.interval:
+        runs = _with_intervals(request, problem, dtype, runs, arguments)
+    shown = _shape(problem) | settings(request.mask, dtype, arguments) | about
+    document = run_document(request.title, shown, runs, arguments.words, paths=arguments.paths)
+    spans = arguments.trace_spans if arguments.trace else 0
+    shapes = {name: getattr(problem, name) for name in ("grad_output", "input", "weight")}
+    write = partial(write_run_folder, document=document, runs=runs, trace_spans=spans, shapes=shapes)
+    return document, write
+
+
+def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:
+    """Return the format of the tensors that are not computed on: one, or one for each."""
+    if arguments.dtype is not None:
+        require_tensor_dtype(arguments.dtype)
+    if request.arrays is None:
+        return str(arguments.dtype or DEFAULT_DTYPE)
+    return npz_dtypes(arguments.npz, request.arrays, arguments.dtype)
+
+
+def _work(problem: ConvProblem, mask: Sequence[bool]) -> str:
+    """Return the multiply-adds of the gradients that are asked for."""
+    # The bias's gradient is a sum: it multiplies nothing.
+    macs = sum(mask[:2]) * problem.macs
+    return f"{macs / 1e9:,.1f} GMAC" if macs >= 1e9 else f"{macs / 1e6:,.1f} MMAC"
+
+
+def _backward_runs(
+    request: Single, problem: ConvProblem, tensors: Tensors, profiles: Sequence[Profile], arguments: Any
+) -> list[Run]:
+    """Compute on every product and judge all of them by the same float64 gradients."""
+    from ascendsim.studies.sweep import float64_references, judge
+
+    results = []
+    for profile in profiles:
+        with busy(f"{request.title} on {profile.variant}: {_work(problem, request.mask)}"):
+            results.append(backward(problem, tensors, request.mask, profile, arguments))
+    # After the products, so that a call which one of them refuses is refused before the float64 work.
+    with busy(f"{request.title} in float64"):
+        stored = tensors.grad_output, tensors.input, tensors.weight
+        references = float64_references(problem, *stored, request.mask)
+        judged = [judge(result, references) for result in results]
+    return [Run(*found) for found in zip(results, profiles, judged, strict=True)]
+
+
+def _with_intervals(
+    request: Single, problem: ConvProblem, dtype: str | Sequence[str], runs: Sequence[Run], arguments: Any
+) -> list[Run]:
+    """Add to each run between which times it lies."""
+    from ascendsim.studies.sweep import interval, sweep_size
+
+    call = partial(estimate_cycles, problem, dtype, request.mask, arguments)
+    # Other figures take the product's file, hence its name; a profile alone cannot be loaded anew.
+    names = arguments.product
+    with progress(sum(sweep_size(run.profile) for run in runs)) as advance:
+        return [
+            replace(run, interval=interval(name, call, advance, run.result, arguments.workers))
+            for name, run in zip(names, runs, strict=True)
+        ]
+
+
+def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
+    """Make or take the tensors, unless the run cannot fit: before the machine begins to swap.
+
+    Raises   DataError with the need and what there is
+    """
+    # Each of input and weight has a gradient of its size.
+    elements = 2 * prod(problem.input) + 2 * prod(problem.weight) + prod(problem.grad_output)
+    need = BYTES_PER_ELEMENT * elements
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if need > there:
+        raise DataError(
+            f"computing these gradients needs about {need / 2**30:,.0f} GiB, but this machine has "
+            f"{there / 2**30:,.0f}; {memory_advice(npz=arguments.npz is not None)}"
+        )
+    if request.arrays is None:
+        return normal_tensors(problem, arguments.dtype or DEFAULT_DTYPE, arguments.seed)
+    return npz_tensors(arguments.npz, request.arrays, arguments.dtype)
+
+
+def _shape(problem: ConvProblem) -> dict[str, Any]:
+    """Describe a problem by its shapes and by what differs from the ordinary case."""
+    shown: dict[str, Any] = {"input": problem.input, "weight": problem.weight}
+    # What is as usual is left out, but stride and padding are asked for first and always told.
+    for name, usual in (
+        *(("stride", None), ("padding", None), ("dilation", 1)),
+        *(("transposed", False), ("output_padding", 0), ("groups", 1)),
+    ):
+        value = getattr(problem, name)
+        if isinstance(value, tuple) and len(set(value)) == 1:
+            value = value[0]
+        if value != usual:
+            shown[name] = value
+    return shown
+
+
+_INCLUDED = "The total includes grad_input of {}, which training does not need."
+_LEFT_OUT = "The total has no grad_input of {}, which training does not need; --mask {} adds it."
+
+
+def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -> Answer:
+    """Estimate every distinct layer on every product."""
+    from ascendsim.report.folder import write_network_folder
+
+    dtype = arguments.dtype or DEFAULT_DTYPE
+    shown = {
+        "convolutions": sum(layer.count for layer in request.layers),
+        "distinct": len(request.layers),
+        **settings(request.mask or (True, True, True), dtype, arguments),
+        "gradients": _gradients(request),
+        "shapes": request.workload.source,
+    }
+    made = _estimate_layers(request, profiles, dtype, arguments)
+    products = [(profile, [one.entry for one in layers]) for profile, layers in made]
+    title = f"{request.workload.title}, batch {request.batch}"
+    document = network_document(title, shown, products, arguments.words, _notes(request))
+    lines = [_backward(layers) for _, layers in made] if arguments.out is not None else []
+    return document, partial(write_network_folder, document=document, profiles=profiles, lines=lines)
+
+
+class _Made(NamedTuple):
+    """A layer as the document has it, and its kernels as op_summary.csv does, where a folder is asked for."""
+
+    entry: Entry
+    lines: list[Listed]
+
+
+def _backward(layers: Sequence[_Made]) -> list[Listed]:
+    """Return the kernels in the order of the backward pass: the last layer first, as often as it is there."""
+    return [line for one in reversed(layers) for _ in range(one.entry["count"]) for line in one.lines]
+
+
+def _gradients(request: Network) -> str:
+    """Name what is asked of the layers: alike, or of each what training asks for."""
+    masks = {request.mask_of(layer) for layer in request.layers}
+    if request.mask is None and len(masks) > 1:
+        return "as training asks"
+    return " ".join(name for name, *asked in zip(GRADIENTS, *masks, strict=True) if any(asked))
+
+
+def _notes(request: Network) -> list[str]:
+    """Say whether the gradient of the images, which training never asks for, is in the total."""
+    reads_images = [layer for layer in request.layers if not layer.mask[0]]
+    wanted = [layer.name for layer in reads_images if request.mask_of(layer)[0]]
+    left_out = [] if request.mask else [layer.name for layer in reads_images]
+    # What training asks for of any layer stays asked for.
+    trained = [any(each) for each in zip(*(layer.mask for layer in request.layers), strict=True)]
+    mask = ",".join(name for name, asked in zip(GRADIENT_NAMES, (True, *trained[1:]), strict=True) if asked)
+    notes = [_INCLUDED.format(", ".join(wanted))] if wanted else []
+    return notes + ([_LEFT_OUT.format(", ".join(left_out), mask)] if left_out else [])
+
+
+def _estimate_layers(
+    request: Network, profiles: Sequence[Profile], dtype: str, arguments: Any
+) -> list[tuple[Profile, list[_Made]]]:
+    # All of them before the first estimate: a bad layer is told at once, not after minutes.
+    problems = [problem_of(layer, request.batch) for layer in request.layers]
+    each = list(zip(request.layers, problems, strict=True))
+    tasks = [(profile, *one, request.mask_of(one[0])) for profile in profiles for one in each]
+
+    def name(number: int) -> str:
+        profile, layer, *_ = tasks[number]
+        return f"{layer.name} on {profile.variant}"
+
+    with progress(len(tasks)) as advance:
+        entry = partial(_entry, dtype, arguments)
+        made = in_order(entry, tasks, arguments.workers, lambda number: advance(name(number)))
+    count = len(each)
+    return [(profile, made[at * count : (at + 1) * count]) for at, profile in enumerate(profiles)]
+
+
+def _entry(dtype: str, arguments: Any, task: tuple[Profile, Layer, ConvProblem, Mask]) -> _Made:
+    """Estimate one layer on one product, and say it in plain values: spans are not sent between processes."""
+    profile, layer, problem, mask = task
+    plans = tiling_of(arguments, layer.name)
+    result = estimate_cycles(problem, dtype, mask, arguments, profile, plans)
+    entry = layer_entry(layer.name, layer.count, result, profile, paths=arguments.paths)
+    if arguments.out is None:
+        return _Made(entry, [])
+    shapes = {"input": problem.input, "weight": problem.weight, "grad_output": problem.grad_output}
+    return _Made(entry, listed(result.kernels, profile, shapes, f"{layer.name}/"))

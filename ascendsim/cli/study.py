@@ -7,8 +7,7 @@ from typing import Any
 
 def add_study(choices: Any) -> dict[str, Any]:
     """Add the command with one subcommand a study, and return their parsers by name."""
-    from ascendsim.cli.studies.codesign import add_codesign
-    from ascendsim.cli.studies.hardware import add_hardware
+    from ascendsim.cli.studies.hardware import add_codesign, add_hardware
     from ascendsim.cli.studies.precision import add_precision
     from ascendsim.cli.studies.tiling import add_tiling
 

@@ -12,9 +12,8 @@ from ascendsim.errors import ConfigError, DataError
 from ascendsim.progress import progress
 
 if TYPE_CHECKING:
-    from ascendsim.validate.reading import Unusable
     from ascendsim.validate.run import Validation
-    from ascendsim.validate.schema import Row
+    from ascendsim.validate.schema import Row, Unusable
 
 CLASSES = ("primitives", "matmul", "convolution", "layouts", "calls")
 # In the folder that ASCENDSIM_DATA names: the columns, or the words that they are made of.
@@ -69,16 +68,16 @@ def validate(arguments: Any) -> int:
     if not outcome.cases:
         raise DataError(_nothing(outcome, arguments.classes or CLASSES, len(rows)))
     if arguments.json:
-        from ascendsim.report.validation.page import outcome_record
+        from ascendsim.report.validation import outcome_record
 
         print(json.dumps(outcome_record(outcome), indent=1))
     else:
-        from ascendsim.report.validation.terminal import print_validation
+        from ascendsim.report.validation import print_validation
 
         print_validation(outcome, every=arguments.rows == "all")
     if arguments.out:
-        from ascendsim.report.committed import write_validation
-        from ascendsim.validate.quoted import quoted_rows
+        from ascendsim.report.folder import write_validation
+        from ascendsim.validate.run import quoted_rows
 
         write_validation(arguments.out, _compare(quoted_rows(), CLASSES), outcome)
     return 0
@@ -92,7 +91,7 @@ def _nothing(outcome: Validation, classes: Sequence[str], count: int) -> str:
             f"no row of {wanted} among the {count} given; the rows quoted in the project hold copies and "
             "matrix products only: name a table with --data"
         )
-    from ascendsim.report.validation.page import reason_lines
+    from ascendsim.report.validation import reason_lines
 
     first = f"no row of {wanted} can be compared among the {count} given; mend these or name others:"
     return "\n".join((first, *reason_lines(outcome)))
@@ -104,8 +103,8 @@ def _rows(arguments: Any) -> list[Row | Unusable]:
     Raises   ConfigError if options do not fit together
     """
     from ascendsim.validate.msprof import read_msprof
-    from ascendsim.validate.quoted import quoted_rows
-    from ascendsim.validate.reading import read_rows
+    from ascendsim.validate.run import quoted_rows
+    from ascendsim.validate.schema import read_rows
 
     if arguments.msprof:
         if arguments.data:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.tile_reads import round_up
+from ascendsim.cube.loads import round_up
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Command, Cost
 from ascendsim.program.places import Slot
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
-    from ascendsim.program.memory import CoreMemory
+    from ascendsim.program.places import CoreMemory
 
 
 class _Mmad(NamedTuple):

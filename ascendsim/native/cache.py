@@ -9,10 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from ascendsim.native.folder import folder_of, mark_used, remove_unused
 from ascendsim.native.identity import identity
 from ascendsim.native.object_code import ObjectCode
-from ascendsim.native.sealed import digest_of, read_sealed, write_sealed
+from ascendsim.native.sealed import digest_of, folder_of, mark_used, read_sealed, remove_unused, write_sealed
 
 # What code can have copied into it.
 _CONSTANT: Final = bool | int | float | str | tuple | np.generic | np.ndarray

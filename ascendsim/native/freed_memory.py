@@ -1,5 +1,10 @@
 """Have the C library keep memory that is freed for what is asked for next."""
 
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
@@ -22,3 +27,18 @@ def keep_freed_memory() -> None:
     Source   mallopt(3) of Linux: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
     """
     np.empty(_BLOCK_BYTES, np.uint8)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector: a run makes many objects, keeps most, and the search costs 20 %.
+
+    Whole calls are decorated with it: between two kernels of a call there is as little to find.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

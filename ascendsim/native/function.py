@@ -17,7 +17,7 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.forks import COMPILING
 
 if TYPE_CHECKING:
-    from ascendsim.native.loading import Loaded
+    from ascendsim.native.elf import Loaded
     from ascendsim.native.object_code import ObjectCode
 
 # Type checkers do not know that an array is a buffer.
@@ -131,7 +131,7 @@ class Native:
     def _loaded(self) -> "Loaded":
         # Imported here, so that a module may hold compiled functions and pay for those that are called.
         from ascendsim.native.cache import cache_file, kept
-        from ascendsim.native.loading import load
+        from ascendsim.native.elf import load
 
         bounds = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
         path = cache_file(self.functions, (*self.arguments, *_names(self.inline)), bounds)

@@ -2,18 +2,61 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ascendsim.numerics.formats.casts import round_to
-from ascendsim.numerics.formats.dtypes import DType
-from ascendsim.numerics.formats.format_rounding import Float32Array, narrow_to_odd
+from ascendsim.numerics.formats.dtypes import DType, ulps
+from ascendsim.numerics.formats.format_rounding import Float32Array, encode_codes, narrow_to_odd
 from ascendsim.numerics.formats.hifloat8 import value_ranks
-from ascendsim.numerics.formats.tables import encode_codes
-from ascendsim.numerics.formats.ulp import ulps
-from ascendsim.numerics.standards import MIXED_ULPS, ST_ATOL, Standards
+
+ST_ATOL = 1e-8
+MIXED_MISS_SHARE = 0.01
+MIXED_ULPS = 32
+
+
+@dataclass(frozen=True)
+class Standards:
+    """Hold one format's limits; None where the field gives none."""
+
+    st_rtol: float | None
+    mixed_rtol: float | None
+    mixed_atol: float | None
+    mixed_limit: float | None
+    stat_limit: float | None
+    small_below: float | None
+    small_bound: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Say whether a result passes one standard, and what that standard asks."""
+
+    standard: str
+    passed: bool
+    rule: str
+
+
+_HF32 = Standards(1e-3, 2**-9, 2**-10, 1e-1, 2**-11, 2**-12, 2**-28)
+_BY_FORMAT = {
+    "float16": Standards(1e-3, 2**-9, 2**-9, 1e-1, 2**-10, 2**-11, 2**-16),
+    "bfloat16": Standards(1e-3, 2**-6, 2**-6, 1.0, 2**-7, 2**-8, 2**-16),
+    "float32": Standards(1e-4, 2**-10, 2**-16, 1e-2, 2**-13, 2**-14, 2**-30),
+    "hf32_11": _HF32,
+    "hf32_10": _HF32,
+    "float8_e4m3fn": Standards(None, 2**-2, 2**-4, 1.0, 2**-3, 2**-4, 2**-6),
+    "float8_e5m2": Standards(None, 2**-1, 2**-3, 1e-1, 2**-2, 2**-3, 2**-5),
+    "hifloat8": Standards(1e-3, None, None, None, None, None, None),
+}
+
+
+def standards(fmt: DType) -> Standards:
+    """Return the limits of a format (HF32: of a float32 tensor computed in HF32)."""
+    return _BY_FORMAT[fmt.name]
+
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -167,3 +210,131 @@ def _rank_distance(values: Float32Array, rounded: Float32Array, fmt: DType) -> i
     # Codes are not in value order, so their difference would be no distance.
     ranks = [value_ranks(encode_codes(x, fmt)) for x in (values, rounded)]
     return int(np.abs(ranks[0] - ranks[1]).max())
+
+
+class Column(NamedTuple):
+    """Define one named value of a record: its heading in tables, its unit, and what it is in words."""
+
+    name: str
+    heading: str
+    unit: str
+    definition: str
+
+
+METRIC_SYMBOLS = (
+    "a: an element of the gradient. g: the same of the reference, which is the stored tensors convolved in "
+    "float64. R(g): g rounded once into the gradient's format. ulp(g): the step of that format at g. Where "
+    "a or R(g) is NaN or Inf, an element counts in the three columns about these, in equal bits and in the "
+    "standards, and in no other measure."
+)
+METRIC_COLUMNS = (
+    Column("dtype", "format", "", "The format whose steps and limits are meant."),
+    Column("count", "elements", "", "Elements of the tensor."),
+    Column("compared", "compared", "", "Elements where the result and R(g) are both finite."),
+    Column("special_expected", "NaN/Inf due", "", "Elements where R(g) is NaN or Inf."),
+    Column("special_got", "NaN/Inf got", "", "Elements where a is NaN or Inf."),
+    Column("mere", "MERE", "", "Mean of |a - g| / (|g| + 1e-7)."),
+    Column("mare", "MARE", "", "Maximum of |a - g| / (|g| + 1e-7)."),
+    Column("rmse", "RMSE", "", "Square root of the mean of (a - g)^2."),
+    Column(
+        "rel_l2",
+        "rel L2",
+        "",
+        "The root of the sum of (a - g)^2 over that of g^2; none where every g is 0.",
+    ),
+    Column(
+        "sqnr_db",
+        "SQNR",
+        "dB",
+        "10 log10 of the sum of g^2 over that of (a - g)^2; none where one of them is 0.",
+    ),
+    Column(
+        "cosine",
+        "cosine",
+        "",
+        "The sum of a g over the roots of the sums of a^2 and of g^2; none where one of them is 0.",
+    ),
+    Column("max_abs", "max abs", "", "Maximum of |a - g|."),
+    Column(
+        "mean_of_terms",
+        "mean of terms",
+        "",
+        "Mean of |a - g| / S, where S is the sum of the magnitudes of the terms of g: the error of the sum, "
+        "whatever of it cancels; none where S is not known.",
+    ),
+    Column("max_of_terms", "max of terms", "", "Maximum of |a - g| / S."),
+    Column(
+        "underflow_share", "underflow", "share of 1", "Share of all elements with a = 0 where g is not 0."
+    ),
+    Column(
+        "overflow_share",
+        "overflow",
+        "share of 1",
+        "Share of all elements with a finite g where a is NaN, Inf, or the largest value in place of an Inf "
+        "or NaN of R(g).",
+    ),
+    Column(
+        "share_above_1e3",
+        "> 1e-3",
+        "share of 1",
+        "Share of the compared elements with |a - g| > 1e-8 + 1e-3 |g|: against the float64 value itself, so "
+        "the rounding into a coarse format counts as well.",
+    ),
+    Column("share_above_1e4", "> 1e-4", "share of 1", "Share with |a - g| > 1e-8 + 1e-4 |g|."),
+    Column(
+        "share_above_1e3_rounded",
+        "> 1e-3 of R",
+        "share of 1",
+        "Share with |a - R(g)| > 1e-8 + 1e-3 |R(g)|; the double-thousandth rule allows 0.001.",
+    ),
+    Column(
+        "max_ulp",
+        "max ulp",
+        "ulp(g)",
+        "Maximum of |a - g| / ulp(g).",
+    ),
+    Column(
+        "mean_signed_ulp",
+        "mean ulp",
+        "ulp(s)",
+        "Mean of (a - g) / ulp(s), s the larger of |g| and the root mean square of all g: a drift up or "
+        "down.",
+    ),
+    Column(
+        "mean_outward_ulp",
+        "outward ulp",
+        "ulp(s)",
+        "Mean of (|a| - |g|) / ulp(s): below zero the results shrink, as truncation makes them.",
+    ),
+    Column(
+        "max_rank_ulp",
+        "max rank",
+        "values",
+        "hifloat8: most representable values between a and R(g); its codes are not in value order.",
+    ),
+    Column(
+        "equal_bits_share",
+        "equal bits",
+        "share of 1",
+        "Share of all elements that have exactly the bits of R(g), NaN for NaN: those that are as right as "
+        "the format can be.",
+    ),
+    Column("small_count", "small", "", "Elements with |g| below the format's small-value limit."),
+    Column(
+        "small_above_bound", "small off", "", "Those of them with |a - g| above the format's small bound."
+    ),
+    Column(
+        "special_mismatches",
+        "NaN/Inf off",
+        "",
+        "Elements where a or R(g) is NaN or Inf and the other differs.",
+    ),
+    Column(
+        "verdicts",
+        "standards",
+        "",
+        "Acceptance rules of the field for the format (st: the operator library's tests of convolution "
+        "backward; mixed, stat: the operator test kit): which of them the gradient fails; none where "
+        "nothing is finite and every NaN and Inf is due.",
+    ),
+)

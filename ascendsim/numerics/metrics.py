@@ -27,8 +27,17 @@ from ascendsim.numerics.formats.casts import decode
 from ascendsim.numerics.formats.dtypes import DType
 from ascendsim.numerics.formats.format_rounding import Float32Array
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
-from ascendsim.numerics.metric_chunks import ChunkTotals, Float64Array, chunk_totals, root_mean_square
-from ascendsim.numerics.standards import MIXED_MISS_SHARE, MIXED_ULPS, Standards, Verdict, standards
+from ascendsim.numerics.metric_chunks import (
+    MIXED_MISS_SHARE,
+    MIXED_ULPS,
+    ChunkTotals,
+    Float64Array,
+    Standards,
+    Verdict,
+    chunk_totals,
+    root_mean_square,
+    standards,
+)
 
 _CHUNK = 1 << 16  # elements at a time: the temporaries stay in the cache, and large tensors in memory
 

@@ -10,13 +10,13 @@ from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError, ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import name_of, run_graph
-from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.program.program import NestProgram
 from ascendsim.timing.kernel import measure_kernel
 

@@ -12,14 +12,19 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
-from ascendsim.ops.lowering.lower import append_gradients, append_view_copies
+from ascendsim.ops.lowering.known import append_gradients, append_view_copies
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
-from ascendsim.ops.options.call import Options, options_of
-from ascendsim.ops.options.keywords import CallOptions, order_given
-from ascendsim.ops.options.output_strides import output_views, strides_in_order
+from ascendsim.ops.options.call import (
+    CallOptions,
+    Options,
+    options_of,
+    order_given,
+    output_views,
+    strides_in_order,
+)
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.views import View
+from ascendsim.ops.problems.strips import View
 from ascendsim.ops.results import ConvolutionBackwardResult
 from ascendsim.ops.running import (
     Done,

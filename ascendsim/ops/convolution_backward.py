@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError
-from ascendsim.native.collector import collector_paused
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.native.freed_memory import collector_paused
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.lowering.call import INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
-from ascendsim.ops.lowering.known import known_graph
-from ascendsim.ops.lowering.lower import append_view_copies, lower
+from ascendsim.ops.lowering.known import append_view_copies, known_graph, lower
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.asked import (
@@ -26,9 +25,7 @@ from ascendsim.ops.options.asked import (
     problem_of,
     without_bias,
 )
-from ascendsim.ops.options.call import Options, options_of
-from ascendsim.ops.options.keywords import CallOptions, order_given
-from ascendsim.ops.options.output_strides import output_views
+from ascendsim.ops.options.call import CallOptions, Options, options_of, order_given, output_views
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate

@@ -3,22 +3,149 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import NamedTuple
+from weakref import ref
 
 from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.known_times import known_times
 from ascendsim.ops.lowering.graph import Graph, TransData
-from ascendsim.ops.plan_text import saying_whose
+from ascendsim.ops.plan import saying_whose
 from ascendsim.ops.results import KernelResult, Retimed
-from ascendsim.ops.summary import summarise
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.kernel import time_kernel
-from ascendsim.timing.l2.account import Start, left_by
-from ascendsim.timing.l2.stack import L2State
-from ascendsim.timing.times import stopped_words
+from ascendsim.program.places import GmTensor
+from ascendsim.timing.kernel import measure_kernel, time_kernel
+from ascendsim.timing.l2.account import Start, left_by, only_hits
+from ascendsim.timing.l2.phase import L2State
+from ascendsim.timing.times import KernelTimes, PhaseAlone, average_busy, bound_by, stopped_words
+
+
+def known_times(
+    kernel: Kernel, profile: Profile, *, folded: bool, l2_start: Start, stop_above: int | None = None
+) -> KernelTimes:
+    """Return where the cycles of a kernel went, as `measure_kernel` does.
+
+    Raises   StoppedError where a kernel that is not remembered takes more than `stop_above` cycles
+    """
+    if kernel.recipe is None or not isinstance(l2_start, str):
+        # What another kernel has left in L2 names tensors, and is hardly ever met again.
+        alone = _alone(kernel, profile, folded) if only_hits(kernel, profile, l2_start) else {}
+        return measure_kernel(
+            kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above, alone=alone
+        )
+    tensors = tuple([_Shaped.of(tensor) for tensor in kernel.tensors.values()])
+    asked = _Asked(kernel.recipe, tensors, folded, l2_start, profile.told, ref(kernel), ref(profile))
+    return _remembered(asked)._replace(kernel=kernel.name)
+
+
+def _alone(kernel: Kernel, profile: Profile, folded: bool) -> dict[int, PhaseAlone]:
+    """Return the phases of a kernel that misses nothing which are remembered, by their numbers."""
+    return {
+        number: _remembered_phase(
+            _Phase(phase.recipe, folded, profile.told, number, ref(kernel), ref(profile))
+        )
+        for number, phase in enumerate(kernel.phases)
+        if phase.recipe is not None
+    }
+
+
+class _Shaped(NamedTuple):
+    """A tensor without its name."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    role: str
+    cached: bool
+    laid_out: bool
+
+    @classmethod
+    def of(cls, tensor: GmTensor) -> _Shaped:
+        """Return all of a tensor that cycles may follow from."""
+        return cls(tensor.shape, tensor.dtype, tensor.itemsize, tensor.role, tensor.cached, tensor.laid_out)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """All that the times of a kernel follow from; kernel and profile are not kept alive by what is known."""
+
+    recipe: Hashable
+    tensors: tuple[_Shaped, ...]
+    folded: bool
+    l2_start: str
+    machine: str
+    kernel: ref[Kernel] = field(compare=False)
+    profile: ref[Profile] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """All that the times of a phase follow from, and where it is met first."""
+
+    recipe: Hashable
+    folded: bool
+    machine: str
+    number: int = field(compare=False)
+    kernel: ref[Kernel] = field(compare=False)
+    profile: ref[Profile] = field(compare=False)
+
+
+# So many are the changes of layout, zeros and sums of a network of a hundred layers.
+@lru_cache(maxsize=512)
+def _remembered(asked: _Asked) -> KernelTimes:
+    kernel, profile = asked.kernel(), asked.profile()
+    # They are the caller's, who still holds them.
+    assert kernel is not None
+    assert profile is not None
+    return measure_kernel(kernel, profile, folded=asked.folded, l2_start=asked.l2_start)
+
+
+@lru_cache(maxsize=512)
+def _remembered_phase(asked: _Phase) -> PhaseAlone:
+    kernel, profile = asked.kernel(), asked.profile()
+    assert kernel is not None
+    assert profile is not None
+    made = measure_kernel(
+        replace(kernel, phases=(kernel.phases[asked.number],)), profile, folded=asked.folded
+    )
+    return PhaseAlone(made.phases[0], made.bytes)
+
+
+def summarise(
+    kernel: Kernel, profile: Profile, times: KernelTimes, timed: Retimed, engine: str
+) -> KernelResult:
+    """Return the cycles, microseconds and shares of one kernel."""
+    # Read off the times: `Kernel.blocks` and `Kernel.cores_used` would have the work of the cores planned.
+    cores = times.cores
+    busy = average_busy(times, cores)
+    return KernelResult(
+        name=kernel.name,
+        cycles=times.cycles,
+        time_us=times.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.blocks_on(cores)),
+        cores_used=len(cores),
+        busy=busy,
+        bound_by=bound_by(busy),
+        bytes=times.bytes,
+        macs=kernel.macs,
+        cube_utilisation=_cube_utilisation(kernel, profile, times.cycles),
+        kernel=kernel,
+        times=times,
+        timed=timed,
+        engine=engine,
+    )
+
+
+def _cube_utilisation(kernel: Kernel, profile: Profile, cycles: int) -> float:
+    """Return the share of the chip's peak for the kernel's dtype that the asked-for arithmetic reached."""
+    # Of the whole chip's peak: cores without work count as well.
+    if not kernel.macs or not cycles:
+        return 0.0
+    peak = profile.cores.cube * profile.cube.rates[kernel.compute_dtype].macs_per_cycle
+    return kernel.macs / (cycles * peak)
+
 
 # How the kernels of a call find L2, if not each alike.
 CHAINED = "chained"

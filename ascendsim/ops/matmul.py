@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Unpack
 
 from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.native.collector import collector_paused
+from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.accumulation.integers import IntegerSum
-from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
+from ascendsim.native.freed_memory import collector_paused
+from ascendsim.numerics.accumulation.models import Accumulation, AccumulationModel, IntegerSum, MathSettings
 from ascendsim.numerics.formats.dtypes import INT8
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.formats.dtypes import name_of as name_of_format
-from ascendsim.ops.lowering import matmul_formats
+from ascendsim.ops.lowering import call as matmul_formats
 from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.layouts import one_group, split_groups
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.options.call import Options, options_of
-from ascendsim.ops.options.keywords import ProductOptions, order_given
-from ascendsim.ops.plan import Plan
-from ascendsim.ops.problems.hf32 import full_name, stored_name
-from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
-from ascendsim.ops.results import Estimate
+from ascendsim.ops.options.call import Options, ProductOptions, options_of, order_given
+from ascendsim.ops.plan import Plan, Tiling
+from ascendsim.ops.problems.convolution import (
+    C0_BYTES,
+    FRACTAL,
+    REGROUPS,
+    ConvProblem,
+    filling_groups,
+    full_name,
+    groups_of,
+    merged,
+    stored_name,
+)
+from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem, problem_of
+from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.ops.running import name_of, run_graph, time_graph
-from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.schedules.matmul import through_ub
+from ascendsim.ops.schedules.vector.regroup import Regroup
+from ascendsim.ops.schedules.vector.relayout import PixelRelayout, Relayout
+from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
+from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number
 
@@ -168,3 +184,102 @@ def _accumulation(compute: str, options: Options) -> Accumulation:
     if compute != INT8.name:
         return options.model(compute)
     return IntegerSum() if options.accumulation is None else IntegerSum.parse(str(options.accumulation))
+
+
+# The order of its positional arguments.
+_FIELDS = (
+    *("base_m", "base_n", "base_k", "step_ka", "step_kb", "single_core_m", "single_core_n"),
+    *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
+    *("swizzle", "used_cores", "panels", "keep_pieces", "unit_flag"),
+)
+
+
+class MatmulTiling:
+    """A call makes a `Tiling`, which replaces it: the same fields, `keep_pieces` is now `reuse_l1`."""
+
+    # No record of its own: what it makes is a Tiling, so that no other place need know of two kinds.
+    def __new__(cls, *values: Any, **fields: Any) -> Tiling:  # type: ignore[misc]
+        """Return the `Tiling` with the same meaning."""
+        warnings.warn(
+            "MatmulTiling goes with the next release; use ascendsim.Tiling, where keep_pieces is reuse_l1",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        twice = set(_FIELDS[: len(values)]) & set(fields)
+        if len(values) > len(_FIELDS) or twice:
+            raise TypeError(f"MatmulTiling() got too many values, or some twice: {sorted(twice)}")
+        given = dict(zip(_FIELDS, values, strict=False)) | fields
+        if "keep_pieces" in given:
+            given["reuse_l1"] = given.pop("keep_pieces")
+        return Tiling(**given)
+
+
+def estimate_transdata(
+    change: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    profile: Profile,
+    *,
+    c0: int = 0,
+    groups: int = 1,
+    l2_start: str = "warm",
+) -> KernelResult:
+    """Return the cycles of a TransData.
+
+    change   one of `packed.CHANGES`; "FRACTAL_Z->FRACTAL_Z": from one group to `groups`, without its MemSet
+    shape    of the tensor row after row: four sizes, with D five
+    c0       channels of a group of C0; 0: those of 32 bytes
+    Raises   ShapeError if there are more sizes or fewer, or channels do not divide into groups
+    """
+    graph = GraphBuilder({})
+    c0 = c0 or C0_BYTES // lookup_dtype(dtype).itemsize
+    kernels = VectorKernels(graph, profile, AccumulationModel("exact"))
+    if change == REGROUPS:
+        kernels.regroup("weight", regroup_of(shape, dtype, c0, groups))
+    else:
+        kernels.transdata("transdata", change_of(change, shape, dtype, c0))
+    return time_graph(graph.build(()), profile, l2_start, "compiled")[-1]
+
+
+def change_of(change: str, shape: tuple[int, ...], dtype: str, c0: int) -> Relayout:
+    """Return a change of layout by its words, as `estimate_transdata` takes them."""
+    plainly = "NCDHW" if "NCDHW" in change else "NCHW"
+    if len(shape) != len(plainly):
+        raise ShapeError(
+            f"TransData {change}: the shape is {shape}; give {len(plainly)} sizes, in the order {plainly}"
+        )
+    first, channels, *window = shape
+    depth, area = (window[0] if plainly == "NCDHW" else 1), prod(window[-2:])
+    c1, packs = groups_of(channels, c0), change.startswith(plainly)
+    pixels = "C1HWC0" in change
+    plain: tuple[int, ...] = (first, channels, depth, area) if pixels else (1, first, channels, depth, area)
+    rows = groups_of(first, FRACTAL) * FRACTAL
+    packed: tuple[int, ...] = (1, first, depth, c1, area, c0)
+    if not pixels:
+        packed = (1, depth, c1, area, c0, rows) if packs else (1, depth, rows, c1, area, c0)
+    roles = ("input", "output") if packs else ("output", "input")
+    tensors = GmTensor.of("plain", plain, dtype, roles[0]), GmTensor.of("packed", packed, dtype, roles[1])
+    if pixels:
+        return PixelRelayout(*tensors, channels, packs)
+    if packs:
+        return WeightRelayout(*tensors, channels, packs, reduces_small=False)
+    return GradientRelayout(*tensors, channels, packs)
+
+
+def regroup_of(shape: tuple[int, ...], dtype: str, c0: int, groups: int) -> Regroup:
+    """Return the change of a weight (N, C of a group, H, W) in fractals from one group to so many."""
+    if len(shape) != 4 or shape[0] % groups:
+        raise ShapeError(
+            f"TransData {REGROUPS}: the shape is {shape}, with {groups} groups; give four sizes, the first "
+            "one a multiple of the groups"
+        )
+    rows, channels, height, width = shape
+    problem = ConvProblem((1, channels * groups, height, width), shape, groups=groups)
+    merge = filling_groups(groups, channels, rows // groups, c0)
+    whole = merged(problem, merge)
+    columns = groups_of(whole.small_channels, FRACTAL) * FRACTAL
+    many = (whole.groups, 1, groups_of(whole.big_channels, c0), height, width, c0, columns)
+    one = GmTensor.of("one group", one_group(problem, c0, gradient=False), dtype)
+    return split_groups(
+        one, GmTensor.of("many groups", many, dtype, "output"), problem, reduce_small=False, merge=merge
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ascendsim.arguments import items, shown, whole
 from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
-from ascendsim.ops.problems.views import View
+from ascendsim.ops.problems.strips import View
 from ascendsim.rules import TensorDescription
 
 if TYPE_CHECKING:

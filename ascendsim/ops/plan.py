@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from math import prod
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError, did_you_mean
+from ascendsim.errors import CapacityError, ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from ascendsim.profile import Profile
+
 
 SWITCHES = ("reuse_l1", "unit_flag", "transpose_first")
 # What some fields may say.
@@ -195,7 +201,7 @@ _SIZES = tuple(
 class Plan:
     """The way to compute one product of a call: a loop nest, and its tiles.
 
-    schedule   name of a schedule (`ops/schedules/catalogue.py`), or a `Schedule` class of the user's own
+    schedule   name of a schedule (`ops/schedules/base.py`), or a `Schedule` class of the user's own
     tiling     its tiling
     chosen_by  of a plan that a call follows: "product", "tuned" or "search", the strategy that chose it;
                "user", who gave it; "user, rest product" or the like of one given in part, its nest or some
@@ -318,3 +324,104 @@ def even_parts(total: int, step: int, most: int) -> list[int]:
         # The next number of parts that gives a smaller size.
         parts = -(-units // (size - 1)) if size > 1 else units + 1
     return found
+
+
+def require_whole_units(owner: str, tiling: Tiling, units: Mapping[str, int], profile: Profile) -> None:
+    """Refuse a tiling that cuts through a unit of the machine, or wants cores that are not there.
+
+    Units    field -> elements of one unit: channels of a group of C0, pixels of a fractal
+    Raises   ConfigError naming the field
+    """
+    for name, unit in units.items():
+        value = getattr(tiling, name)
+        if value % unit:
+            raise ConfigError(
+                f"tiling of {owner}: {name} is {value}, which is no multiple of {unit}; take "
+                f"{-(-value // unit) * unit}"
+            )
+    if tiling.used_cores > profile.cores.cube:
+        raise ConfigError(
+            f"tiling of {owner}: used_cores is {tiling.used_cores}, but {profile.variant} has "
+            f"{profile.cores.cube} cores; take no more"
+        )
+
+
+def require_obeyed(owner: str, schedule: str, tiling: Tiling, reads: frozenset[str]) -> None:
+    """Refuse a tiling that sets a field which the schedule does not read.
+
+    Raises   ConfigError naming the field and the schedule
+    """
+    for name, value in tiling.set_fields().items():
+        if name not in reads:
+            raise ConfigError(
+                f"tiling of {owner}: {name} is {shown(value)}, but schedule {schedule} does not read it; "
+                "leave it out"
+            )
+
+
+# Fields of a plan by name, by what they make ("grad_input", "grad_weight", "matmul"), by layer of a network;
+# "" is the layer of a single call.
+Tables = Mapping[str, Mapping[str, Mapping[str, Any]]]
+FORMS = ("toml", "json")
+
+
+def form_of(path: Path | str) -> str:
+    """Return the form in which a file of plans is written, by its ending.
+
+    Raises   ConfigError for another ending
+    """
+    ending = Path(path).suffix
+    if ending.removeprefix(".") not in FORMS:
+        raise ConfigError(f"{path}: a file of plans ends in .toml or .json, not in {ending or 'nothing'}")
+    return ending[1:]
+
+
+def plans_text(tables: Tables, form: str, about: str = "") -> str:
+    """Return the text of a file of plans.
+
+    tables   texts, whole numbers and truth values by field; "chosen_by" among them becomes a comment
+    form     one of FORMS
+    about    a comment at the top; JSON has none
+    """
+    # Imported here: few calls write a file, and every call imports this module.
+    import json
+
+    if form == "json":
+        plain = {
+            layer: {made: plan_fields(values) for made, values in each.items()}
+            for layer, each in tables.items()
+        }
+        return json.dumps({**plain.pop("", {}), **plain}, indent=1) + "\n"
+    lines = [f"# {about}"] if about else []
+    for layer, each in tables.items():
+        for made, values in each.items():
+            heading = f"[{json.dumps(layer)}.{made}]" if layer else f"[{made}]"
+            by = f"  # chosen by {values['chosen_by']}" if values.get("chosen_by") else ""
+            # Of texts, whole numbers and truth values the two forms write the same.
+            written = [f"{name} = {json.dumps(value)}" for name, value in plan_fields(values).items()]
+            lines += ["", heading + by, *written]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def plan_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a plan, without who chose it."""
+    return {name: value for name, value in values.items() if name != "chosen_by"}
+
+
+@contextmanager
+def saying_whose(made: str, plan: Any) -> Iterator[None]:
+    """Say of errors about a plan which gradient it is for (`made`), and the file that it was read from.
+
+    plan   a plan, whole or in part; None: one without a file
+    """
+    try:
+        yield
+    except (CapacityError, ConfigError) as error:
+        text, file = str(error), plan.file if plan else ""
+        if plan and not text.startswith(("tiling", file or "tiling")):
+            text = f"tiling of {made}: {text}"
+        if not text.startswith(file):
+            text = f"{file}: {text}"
+        # Its class and what it carries stay.
+        error.args = (text,)
+        raise

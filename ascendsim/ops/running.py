@@ -11,16 +11,15 @@ from ascendsim.errors import ConfigError
 from ascendsim.native.freed_memory import keep_freed_memory
 from ascendsim.ops.graph_times import GraphTimes
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.call import Options
-from ascendsim.ops.plan import Plan
-from ascendsim.ops.plan_text import saying_whose
-from ascendsim.ops.problems.hf32 import as_multiplied, full_name
+from ascendsim.ops.plan import Plan, saying_whose
+from ascendsim.ops.problems.convolution import as_multiplied, full_name
 from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.rules import Decision
-from ascendsim.timing.arrivals import arrivals
+from ascendsim.timing.timeline import arrivals
 
 if TYPE_CHECKING:
     from ascendsim.numerics.compiled.gathered.threads import Threads

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.graph_times import CHAINED, left_by_graph
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
-from ascendsim.ops.options.call import options_of
-from ascendsim.ops.options.keywords import CallOptions
-from ascendsim.ops.options.notes import L2_NOTES
+from ascendsim.ops.options.call import L2_NOTES, CallOptions, options_of
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import common_fields, time_graph

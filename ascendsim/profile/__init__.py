@@ -2,14 +2,19 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.profile.files import Product, is_file_name, list_products, load_profile, profile_from_tree
-from ascendsim.profile.generation import Generation
-from ascendsim.profile.reading import configs_directory
-from ascendsim.profile.records import Figure, Profile
+from ascendsim.profile.files import (
+    Product,
+    configs_directory,
+    is_file_name,
+    list_products,
+    load_profile,
+    profile_from_tree,
+)
+from ascendsim.profile.records import Figure, Generation, Profile
 
 if TYPE_CHECKING:
     from ascendsim.profile.changes import Change, contradiction, parse_changes, read_changes
-    from ascendsim.profile.costs import Cost
+    from ascendsim.profile.records import Cost
 
 __all__ = [
     "Change",
@@ -38,7 +43,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(changes, name)
     if name == "Cost":
-        from ascendsim.profile.costs import Cost
+        from ascendsim.profile.records import Cost
 
         return Cost
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,21 +1,231 @@
 """Merge the layers a product is made of, check the result, and tell every mistake in one error."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ascendsim.errors import ConfigError, close_matches
-from ascendsim.profile.consistency import contradictions, vector_cores_beside
-from ascendsim.profile.kinds import Kind
-from ascendsim.profile.problems import FIELDS, Problem, problems_of
 from ascendsim.profile.schema import (
     ABOUT_TABLES,
     ABOUT_TEXTS,
     CONFIDENCES,
+    INTEGER_DTYPES,
+    MOST_CORES,
     TREE,
+    Kind,
     child,
     children,
     node_at,
 )
+
+Tree = Mapping[str, Any]
+
+
+def contradictions(tree: Tree, broken: set[str]) -> Iterator[str]:
+    """Yield what does not fit each other in a tree of figures.
+
+    broken   tables in which something is wrong by itself: of these nothing is asked, as nobody knows yet what
+             they are to say
+    """
+    for reads, rule in _RULES:
+        if not broken & reads:
+            yield from rule(tree)
+
+
+def vector_cores_beside(cubes: int, tree: Tree) -> int | None:
+    """Return how many vector cores stand beside so many cube cores, as many for each as in the tree.
+
+    An AI core of split products is a cube core and its vector cores: who asks for more AI cores and speaks
+    of cube cores alone means whole ones.
+    None where the product is not split, or its own numbers have no whole ratio.
+    """
+    if _value(tree, "core_structure") != "split":
+        return None
+    had, vectors = (_value(tree.get("cores"), kind) for kind in ("cube", "vector"))
+    if not all(type(count) is int and count > 0 for count in (had, vectors, cubes)) or vectors % had:
+        return None
+    beside = cubes * (vectors // had)
+    return beside if beside <= MOST_CORES else None
+
+
+def _value(table: Any, key: str) -> Any:
+    """Return the value of a figure; None where a tree that is not checked yet has none."""
+    figure = table.get(key) if isinstance(table, Mapping) else None
+    return figure.get("value") if isinstance(figure, Mapping) else None
+
+
+def _of_paths(tree: Tree) -> Iterator[str]:
+    paths, buffers = tree["paths"], tree["buffers"]
+    queues = {pipe for table in tree["queues"].values() for pipe in table}
+    for name, path in paths.items():
+        # GM is no buffer of the core.
+        missing = [end for end in name.split("_") if end != "GM" and end not in buffers]
+        if missing:
+            yield f"paths.{name}: goes through {missing[0]}, but there is no buffers.{missing[0]}"
+        # Its instructions would be issued into a queue that does not exist.
+        if path["pipe"]["value"] not in queues:
+            yield f"paths.{name}.pipe: {path['pipe']['value']} has no queue depth in queues"
+        spread, latency = (path.get(key, {}).get("value", 0) for key in ("spread_cycles", "latency_cycles"))
+        # The nearest part of L2 would answer before it is asked.
+        if spread > latency:
+            yield f"paths.{name}.spread_cycles: got {spread}, expected at most the latency_cycles, {latency}"
+    if "L0C_GM" not in paths and "L0C_UB" not in paths:
+        yield "paths: results cannot leave the cube; expected L0C_GM or L0C_UB"
+
+
+def _of_rates(tree: Tree) -> Iterator[str]:
+    rates = tree["cube"]["rates"]
+    for dtype in rates:
+        # Sums of int8 products are exact in int32: there is no model to choose.
+        if dtype not in INTEGER_DTYPES and dtype not in tree["accumulation"]:
+            yield f"accumulation.{dtype}: missing, though cube.rates.{dtype} exists; expected a model's text"
+    # It differs by product, 11 or 10, so that no default would be right.
+    if "hf32" in rates and "hf32_mantissa_bits" not in tree["cube"]:
+        yield "cube.hf32_mantissa_bits: missing, though cube.rates.hf32 exists"
+
+
+def _of_cores(tree: Tree) -> Iterator[str]:
+    if tree["core_structure"]["value"] != "split":
+        return
+    cubes, vectors = (tree["cores"][kind]["value"] for kind in ("cube", "vector"))
+    # Casts, sums and the bias gradient run there.
+    if not vectors:
+        yield "cores.vector: got 0, expected at least 1 where core_structure is split"
+    # A cube core hands its results to the vector cores beside it, and each has as many.
+    elif vectors % cubes:
+        nearest = sorted({max(1, vectors // cubes) * cubes, (vectors // cubes + 1) * cubes})
+        yield (
+            f"cores.vector: got {vectors} for {cubes} cube cores, expected equally many for each where "
+            f"core_structure is split, such as {' or '.join(map(str, nearest))}"
+        )
+    if "vector" not in tree["queues"]:
+        yield "queues.vector: missing; a split core has queues of its own on the vector side"
+
+
+# Each rule with the tables that it reads.
+_RULES: tuple[tuple[frozenset[str], Callable[[Tree], Iterator[str]]], ...] = (
+    (frozenset({"paths", "buffers", "queues"}), _of_paths),
+    (frozenset({"cube", "accumulation"}), _of_rates),
+    (frozenset({"core_structure", "cores", "queues"}), _of_cores),
+)
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong.
+
+    place   keys that lead there; the number of an item of a list
+    fault   "missing", "unknown" (a key), "wrong" (a value), or "figure": its parts do not fit each other
+    got     the value, if it is wrong
+    rule    what a figure must be, if its parts do not fit each other
+    """
+
+    place: tuple[str, ...]
+    fault: str
+    got: Any = None
+    rule: str = ""
+
+
+FIELDS = ("value", "source", "confidence", "range", "note", "fitted_on", "without")
+_REQUIRED = ("value", "source", "confidence")
+
+_Finder = Callable[[Any, tuple[str, ...]], Iterator[Problem]]
+
+
+def problems_of(node: Any, given: Any, place: tuple[str, ...] = ()) -> Iterator[Problem]:
+    """Yield what is wrong in a table of figures, in the order of the schema, then unknown keys."""
+    if isinstance(node, Kind):
+        yield from _of_figure(node, given, place)
+    elif not isinstance(given, dict):
+        yield Problem(place, "wrong", given)
+    else:
+        wanted = children(node)
+        for key, (entry, required) in wanted.items():
+            if key in given:
+                yield from problems_of(entry, given[key], (*place, key))
+            elif required:
+                yield Problem((*place, key), "missing")
+        yield from _unknown(given, wanted, place)
+
+
+def _of_figure(kind: Kind, given: Any, place: tuple[str, ...]) -> Iterator[Problem]:
+    if not isinstance(given, dict):
+        yield Problem(place, "wrong", given)
+        return
+    found: list[Problem] = []
+    for key in FIELDS:
+        if key in given:
+            found += _of_field(kind, key, given[key], (*place, key))
+        elif key in _REQUIRED:
+            found.append(Problem((*place, key), "missing"))
+    found += _unknown(given, FIELDS, place)
+    yield from found
+    # Whether the parts fit each other can be asked of right ones alone.
+    rule = "" if found else _broken_rule(given)
+    if rule:
+        yield Problem(place, "figure", rule=rule)
+
+
+def _of_field(kind: Kind, key: str, given: Any, place: tuple[str, ...]) -> Iterator[Problem]:
+    if key in ("value", "without"):
+        yield from _of_value(kind, given, place)
+    elif key == "range":
+        yield from _of_list(given, place, lambda item, where: _of_value(kind, item, where))
+    elif key == "fitted_on":
+        yield from _of_list(given, place, _of_text)
+    elif key == "confidence":
+        if not isinstance(given, str) or given not in CONFIDENCES:
+            yield Problem(place, "wrong", given)
+    else:
+        yield from _of_text(given, place)
+
+
+def _of_value(kind: Kind, given: Any, place: tuple[str, ...]) -> Iterator[Problem]:
+    if not kind.listed:
+        if not kind.fits(given):
+            yield Problem(place, "wrong", given)
+    elif not isinstance(given, list):
+        yield Problem(place, "wrong", given)
+    else:
+        for number, item in enumerate(given):
+            if not kind.fits(item):
+                yield Problem((*place, str(number)), "wrong", item)
+
+
+def _of_text(given: Any, place: tuple[str, ...]) -> Iterator[Problem]:
+    if not isinstance(given, str) or not given.strip():
+        yield Problem(place, "wrong", given)
+
+
+def _of_list(given: Any, place: tuple[str, ...], of_item: _Finder) -> Iterator[Problem]:
+    if not isinstance(given, list) or not given:
+        yield Problem(place, "wrong", given)
+        return
+    for number, item in enumerate(given):
+        yield from of_item(item, (*place, str(number)))
+
+
+def _unknown(given: dict[Any, Any], known: Any, place: tuple[str, ...]) -> Iterator[Problem]:
+    return (Problem((*place, str(key)), "unknown") for key in given if key not in known)
+
+
+def _broken_rule(figure: dict[str, Any]) -> str:
+    """Return the rule that the parts of a figure break together, if any."""
+    bounds, value = figure.get("range"), figure["value"]
+    if bounds is None:
+        # A guess without a range looks like a fact: reports could not show how much hangs on it.
+        if figure["confidence"] == "assumed":
+            return "an assumed figure must carry a range, for example [low, high]"
+    # Texts have no order: their range lists the alternatives.
+    elif isinstance(value, str | bool | list):
+        if value not in bounds:
+            return "the range must list the alternatives, the value among them"
+    elif len(bounds) != 2 or not bounds[0] <= value <= bounds[1]:
+        return "the range must be [low, high] with the value inside"
+    if "fitted_on" in figure or "without" in figure:
+        # The ablation needs both: which rows to run again, and with what in the figure's place.
+        marks = "fitted_on" in figure and "without" in figure
+        if not marks or figure["confidence"] != "measured" or figure["without"] == value:
+            return "a fitted figure must be measured and carry fitted_on and another value, without"
+    return ""
 
 
 class Layer(NamedTuple):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.errors import ProgramError
+from ascendsim.program.places import HOME, Gm, GmTensor, Post, Slot, pipe_on
+from ascendsim.program.walk import SLOT_BITS, Axis, Number
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
-    from ascendsim.program.memory import CoreMemory
+    from ascendsim.program.places import CoreMemory
+
 
 # The scalar unit issues for all others. M is the cube; MTE1 feeds it from L1, MTE2 reads GM, MTE3 writes it
 # from UB and FIX from L0C; V is the vector unit. Tables and ties go in this order.
@@ -186,3 +190,217 @@ class SlotOntoSlot(SlotToSlot):
     def reads(self) -> tuple[Slot, ...]:
         """The slot that is added to, and the one that is added."""
         return (self.dst, self.src)
+
+
+Operand = Number | Slot | tuple[Number, int]
+
+
+class Form(NamedTuple):
+    """What rows have in common that cost the same and use their slots in the same way.
+
+    instruction   one of them; its slots and places are some
+    core          of the program on which it runs
+    uses          the slots that it uses, reads first: (number of the slot in the row, how many slots behind
+                  that one, whether it is written)
+    """
+
+    instruction: Instruction
+    core: int
+    uses: tuple[tuple[int, int, bool], ...]
+
+
+class Streams(NamedTuple):
+    """Whether an emitter trails others and moves bytes, and the rings that it reads and writes."""
+
+    trails: bool
+    moves: bool
+    reads: frozenset[int]
+    writes: frozenset[int]
+
+
+class Emitter(NamedTuple):
+    """What makes the instruction of a row: make(*slots, *indices).
+
+    `spans` says of each slot of the row how many are handed on with it as a tuple, 0: it alone; `axes` are
+    those of the indices, and `fixed` the ones that are plain numbers. `post` is the core of the program, and
+    how many of the last slots are read and written for a hand-over.
+    """
+
+    make: Callable[..., Instruction | None]
+    spans: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    fixed: tuple[int | None, ...]
+    post: tuple[int, int, int]
+
+    @property
+    def extents(self) -> list[int]:
+        """The extents of its indices."""
+        return [axis.extent for axis in self.axes]
+
+    def named(self, indices: Sequence[int]) -> str:
+        """Return what is called for some indices, in words."""
+        return f"{self.make.__name__}({', '.join(map(str, indices))})"
+
+    def handed(self, slots: Sequence[Slot]) -> tuple[list[Any], tuple[Slot, ...], tuple[Slot, ...]]:
+        """Return what `make` is given of its slots, and those that are read and written for a hand-over."""
+        handed: list[Any] = []
+        at = 0
+        for count in self.spans:
+            handed.append(tuple(slots[at : at + count]) if count else slots[at])
+            at += max(1, count)
+        _, reads, writes = self.post
+        own = len(handed) - reads - writes
+        return handed[:own], tuple(handed[own : own + reads]), tuple(handed[own + reads :])
+
+
+def first_of(operand: Operand) -> Number:
+    """Return the first slot of an operand."""
+    if isinstance(operand, tuple):
+        operand = operand[0]
+    if isinstance(operand, Slot):
+        return Number({}, operand.index, Axis(operand.index + 1), operand.name)
+    if not isinstance(operand, Number):
+        raise ProgramError(
+            f"emit is given {type(operand).__name__} as a slot; give a tile, as nest.next(ring) and "
+            "nest.hold(ring, ...) return it, or a slot of nest.slots(...)"
+        )
+    return operand
+
+
+def shaped(made: Instruction | None) -> str:
+    """Return what an instruction costs by, in words."""
+    return "nothing" if made is None else f"{type(made).__name__} of shape {made.shape!r}"
+
+
+def stand_ins(spans: Sequence[int]) -> list[Slot]:
+    """Return slots for operands, end to end; their numbers say which operand, and which slot of it."""
+    return [
+        Slot("", 0, "", (number << SLOT_BITS) + at)
+        for number, count in enumerate(spans)
+        for at in range(max(1, count))
+    ]
+
+
+# Read after write, write after read, write after write: the ways in which two uses of a slot may collide.
+HAZARDS = frozenset({"RAW", "WAR", "WAW"})
+
+
+class Derived(NamedTuple):
+    """The waits of a program, as distances.
+
+    `done_back[i]` is how far before instruction i those lie whose results must be visible before it starts
+    (it reads or overwrites them); `end_back[i]` the same of those that must have left their pipe (they read
+    what i overwrites); `trail_back[i]`, where there is one, of those whose results i takes piece by piece
+    while they are made (the unit flag).
+    """
+
+    done_back: tuple[tuple[int, ...], ...]
+    end_back: tuple[tuple[int, ...], ...]
+    trail_back: dict[int, tuple[int, ...]]
+
+
+class Waits(Sequence[tuple[int, ...]]):
+    """The indices that each instruction waits for, from how far back they lie."""
+
+    __slots__ = ("_back",)
+
+    def __init__(self, back: Sequence[tuple[int, ...]]) -> None:
+        self._back = back
+
+    def __len__(self) -> int:
+        return len(self._back)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple([index - distance for distance in self._back[index]])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Waits) and self._back == other._back
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, and the content may be large
+
+
+def derive(
+    instructions: Iterable[Instruction], slots: int, hazards: frozenset[str], posts: Mapping[int, Post]
+) -> Derived:
+    """Derive the waits of a program on so many slots; `hazards` names the classes of waits to derive.
+
+    `posts` says of which instructions which run on another core, or hand over something (`Program.posts`).
+    """
+    scoreboard = _Scoreboard(slots, hazards)
+    for index, instruction in enumerate(instructions):
+        scoreboard.add(instruction, posts.get(index, HOME))
+    return Derived(tuple(scoreboard.done_back), tuple(scoreboard.end_back), scoreboard.trail_back)
+
+
+class _Scoreboard:
+    """Who uses which slot, and what each pipe has waited for so far."""
+
+    def __init__(self, slots: int, hazards: frozenset[str]) -> None:
+        self._hazards = hazards
+        self.done_back: list[tuple[int, ...]] = []
+        self.end_back: list[tuple[int, ...]] = []
+        self.trail_back: dict[int, tuple[int, ...]] = {}
+        self._pipes: list[str] = []
+        # Per slot: index of the last writer (-1: none), and the last reader since then on each pipe.
+        self._writer = [-1] * slots
+        self._readers: list[dict[str, int]] = [{} for _ in range(slots)]
+        # What each pipe has waited for so far: [pipe][other pipe] -> newest index known done, known ended.
+        # One number for each pair of pipes is enough, since a pipe ends and delivers in order.
+        self._known_done: dict[str, dict[str, int]] = defaultdict(dict)
+        self._known_end: dict[str, dict[str, int]] = defaultdict(dict)
+
+    def add(self, instruction: Instruction, post: Post) -> None:
+        """Note what the next instruction must wait for."""
+        index = len(self._pipes)
+        pipe = pipe_on(post.core, instruction.pipe)
+        done: dict[str, int] = {}
+        end: dict[str, int] = {}
+        # What trails does not wait for what it reads before it starts, only before it ends.
+        trail: dict[str, int] = {} if instruction.trails else done
+        reads, writes = instruction.reads + post.reads, instruction.writes + post.writes
+        for slot in reads:
+            self._wait(trail, pipe, self._writer[slot.index], "RAW")
+        for slot in writes:
+            self._wait(done, pipe, self._writer[slot.index], "WAW")
+            # A reader has what it needs once it has left its pipe; its own result may come later.
+            for reader in self._readers[slot.index].values():
+                self._wait(end, pipe, reader, "WAR")
+        self.done_back.append(self._settle(done, pipe, self._known_done[pipe]) if done else ())
+        self.end_back.append(self._settle(end, pipe, self._known_end[pipe]) if end else ())
+        # What comes next on the pipe starts when this one has ended, and that is after what it trails.
+        if trail is not done and (back := self._settle(trail, pipe, self._known_done[pipe])):
+            self.trail_back[index] = back
+        # Of the readers on one pipe the last is enough, since a pipe ends its instructions in order.
+        for slot in reads:
+            self._readers[slot.index][pipe] = index
+        # Whoever writes next waits for this writer, and so for all that this one has waited for.
+        for slot in writes:
+            self._writer[slot.index] = index
+            self._readers[slot.index].clear()
+        self._pipes.append(pipe)
+
+    def _wait(self, waits: dict[str, int], pipe: str, on: int, hazard: str) -> None:
+        """Note that `pipe` must wait for instruction `on`, unless both are on one in-order pipe."""
+        if on < 0:
+            return
+        other = self._pipes[on]
+        if other != pipe and hazard in self._hazards and on > waits.get(other, -1):
+            waits[other] = on
+
+    def _settle(self, waits: dict[str, int], pipe: str, known: dict[str, int]) -> tuple[int, ...]:
+        """Drop the waits that an earlier wait of the same pipe already implies (pipes deliver in order).
+
+        Returns  how far back the others lie, the farthest first
+        """
+        # Nothing starts too early for that: an instruction that waited for the same or for more came before
+        # on this pipe. On the device each wait takes a flag, of which a pair of pipes has eight; here it
+        # takes time. A result that is visible has also left its pipe, so who knows it done need not wait for
+        # its end.
+        done = self._known_done[pipe]
+        index = len(self._pipes)
+        kept = []
+        for other, on in waits.items():
+            if on > known.get(other, -1) and on > done.get(other, -1):
+                kept.append(index - on)
+                known[other] = on
+        return tuple(kept) if len(kept) < 2 else tuple(sorted(kept, reverse=True))

@@ -10,13 +10,12 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ascendsim.program.places import GmTensor
-from ascendsim.program.posts import VECTOR_CORES
+from ascendsim.program.places import VECTOR_CORES, GmTensor
 from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
-    from ascendsim.numerics.accumulation.settings import MathSettings
-    from ascendsim.program.memory import CoreMemory
+    from ascendsim.numerics.accumulation.models import MathSettings
+    from ascendsim.program.places import CoreMemory
 
 
 class Core(NamedTuple):

@@ -30,22 +30,19 @@ import numpy as np
 from ascendsim.errors import ProgramError
 from ascendsim.frozen import cached_property
 from ascendsim.program import walk as w
-from ascendsim.program.emitters import Emitter, Form, Operand, Streams, first_of, shaped, stand_ins
-from ascendsim.program.indices import (
-    Axis,
-    Number,
-    Span,
-    Spans,
-    Table,
-    TileNumber,
-    mixed,
-    number_of,
-    texts,
+from ascendsim.program.instruction import (
+    Emitter,
+    Form,
+    Instruction,
+    Operand,
+    Streams,
+    first_of,
+    shaped,
+    stand_ins,
 )
-from ascendsim.program.instruction import Instruction
-from ascendsim.program.places import Slot
-from ascendsim.program.reserved import Reserved, Ring
+from ascendsim.program.places import Reserved, Ring, Slot
 from ascendsim.program.steps import HERE, NestCode, Step, flat
+from ascendsim.program.walk import Axis, Number, Span, Spans, Table, TileNumber, mixed, number_of, texts
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

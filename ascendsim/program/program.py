@@ -15,13 +15,10 @@ import numpy as np
 from ascendsim.errors import ProgramError
 from ascendsim.frozen import cached_property
 from ascendsim.program import walk as w
-from ascendsim.program.indices import unmixed
-from ascendsim.program.instruction import Instruction
+from ascendsim.program.instruction import HAZARDS, Derived, Instruction, Waits, derive
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import Slot
-from ascendsim.program.posts import HOME, VECTOR_CORES, Post, core_of, pipe_on
-from ascendsim.program.reserved import Reserved
-from ascendsim.program.waits import HAZARDS, Derived, Waits, derive
+from ascendsim.program.places import HOME, VECTOR_CORES, Post, Reserved, Slot, core_of, pipe_on
+from ascendsim.program.walk import unmixed
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

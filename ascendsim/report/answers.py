@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from ascendsim.report.columns import Entry
-from ascendsim.report.tables import TextTable
+from ascendsim.report.tables import Entry, TextTable
 from ascendsim.report.terminal import make_console, print_table, print_text
 
 

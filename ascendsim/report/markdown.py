@@ -5,12 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from ascendsim.report.columns import CALL, GRADIENT, KERNEL, LAYER, SHOWN_ERRORS, Entry
-from ascendsim.report.numbers import bounds, value
 from ascendsim.report.overview import headline, plans_table
 from ascendsim.report.products import products_table
 from ascendsim.report.tables import (
+    CALL,
+    GRADIENT,
+    KERNEL,
+    LAYER,
+    SHOWN_ERRORS,
+    Entry,
     TextTable,
+    bounds,
     busy_table,
     bytes_table,
     critical_path_table,
@@ -18,6 +23,7 @@ from ascendsim.report.tables import (
     layer_table,
     occupation_table,
     time_table,
+    value,
 )
 from ascendsim.report.words import (
     closing_lines,

@@ -13,7 +13,7 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ascendsim.program.posts import bare, core_of
+from ascendsim.program.places import bare, core_of
 from ascendsim.timing.timeline import CoreTimeline, issue_cycles
 
 if TYPE_CHECKING:

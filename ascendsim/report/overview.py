@@ -6,9 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ascendsim.report.columns import TIME_PARTS, Entry
-from ascendsim.report.numbers import microseconds, percent
-from ascendsim.report.tables import OTHERS_IN_ONE, TextTable, gradient_table, layer_table, time_table
+from ascendsim.report.tables import (
+    OTHERS_IN_ONE,
+    TIME_PARTS,
+    Entry,
+    TextTable,
+    gradient_table,
+    layer_table,
+    microseconds,
+    percent,
+    time_table,
+)
 
 # What the columns of a plan show; every other field that is set is told by its name.
 _SHOWN = (

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ascendsim.report.columns import TIME_PARTS, Entry
-from ascendsim.report.numbers import microseconds
-from ascendsim.report.tables import TextTable
+from ascendsim.report.tables import TIME_PARTS, Entry, TextTable, microseconds
 
 # So many names of variants keep a row within 160 columns.
 NAMES = 7

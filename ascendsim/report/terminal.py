@@ -15,8 +15,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ascendsim.report.columns import Entry
-from ascendsim.report.numbers import bounds, value
 from ascendsim.report.overview import (
     errors_table,
     headline,
@@ -26,7 +24,16 @@ from ascendsim.report.overview import (
     plans_table,
 )
 from ascendsim.report.products import product_table, products_table
-from ascendsim.report.tables import TextTable, busy_table, bytes_table, layer_table, time_table
+from ascendsim.report.tables import (
+    Entry,
+    TextTable,
+    bounds,
+    busy_table,
+    bytes_table,
+    layer_table,
+    time_table,
+    value,
+)
 from ascendsim.report.words import (
     GRADIENT_LEGEND,
     LEGEND,

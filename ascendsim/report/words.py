@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ascendsim.report.columns import Entry
+from ascendsim.report.tables import Entry
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:

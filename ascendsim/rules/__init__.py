@@ -3,17 +3,23 @@
 Pure functions on descriptions of calls; no arrays. The only reader of configs/rules.
 """
 
-from ascendsim.rules.calls import (
+from ascendsim.rules.loader import (
+    known_product,
+    load_rules,
+    product_names,
+    rule_product,
+    rule_set_names,
+    rules_digest,
+)
+from ascendsim.rules.resolve import resolve
+from ascendsim.rules.typed import (
     Call,
     ConvolutionBackwardCall,
     ConvTbcBackwardCall,
     CubeMathType,
+    Decision,
     TensorDescription,
 )
-from ascendsim.rules.decision import Decision
-from ascendsim.rules.loader import load_rules, product_names, rule_set_names, rules_digest
-from ascendsim.rules.products import known_product, rule_product
-from ascendsim.rules.resolve import resolve
 
 __all__ = [
     "Call",

@@ -2,13 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
-from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall
-from ascendsim.rules.cube_math import cube_dtype, promote
-from ascendsim.rules.model import ConvolutionRules, CubeMath, TbcRules
-from ascendsim.rules.typed import Tensor
+from ascendsim.errors import AclnnError
+from ascendsim.rules.model import ABSENT, REFUSED, ConvolutionRules, CubeMath, Limit, TbcRules
+from ascendsim.rules.typed import (
+    GRADIENTS,
+    Call,
+    ConvolutionBackwardCall,
+    ConvTbcBackwardCall,
+    CubeMathType,
+    Tensor,
+)
+
+# Only the 910_95 has them.
+EIGHT_BITS = ("hifloat8", "float8_e4m3fn", "float8_e5m2")
+# In the order of their numbers.
+CUBE_MATH_TYPES = tuple(CubeMathType.__members__)
+# From the least to the most precise, for the page that asks for "the more precise" of two.
+PRECISION = (*EIGHT_BITS, "bfloat16", "float16", "float32")
+
+
+def promote(dtypes: Sequence[str], mixed_eight_bit: str) -> str:
+    """Return the common dtype: equal ones stay, other mixes give float32, "refused" if there is none.
+
+    An 8-bit dtype beside another one is a matter of the rule set.
+    """
+    if len(set(dtypes)) == 1:
+        return dtypes[0]
+    # float32 holds every value of float16 and of bfloat16, which hold not all of each other.
+    return mixed_eight_bit if set(dtypes) & set(EIGHT_BITS) else "float32"
+
+
+def more_precise(dtypes: Sequence[str]) -> str:
+    """Return the dtype with the most mantissa bits."""
+    return max(dtypes, key=lambda name: PRECISION.index(name) if name in PRECISION else -1)
+
+
+def cube_dtype(promoted: str, cube_math_type: int, table: CubeMath) -> str:
+    """Return what the cube computes in, or that the rules refuse it."""
+    row = table.get(promoted)
+    if row is None or not 0 <= cube_math_type < len(row):
+        return REFUSED
+    return row[cube_math_type]
+
+
+def cube_math_problem(
+    dtypes: Sequence[str], promoted: str, cube_math_type: int, table: CubeMath
+) -> str | None:
+    """Say why a cubeMathType is not allowed for these inputs on this product."""
+    if not 0 <= cube_math_type < len(CUBE_MATH_TYPES):
+        names = ", ".join(f"{value} ({name})" for value, name in enumerate(CUBE_MATH_TYPES))
+        return f"cube_math_type is {cube_math_type}; it must be one of {names}"
+    # After the range, which is wrong whatever the inputs are.
+    if promoted == REFUSED:
+        return f"grad_output, input and weight are {', '.join(dtypes)}, which have no common dtype"
+    if cube_dtype(promoted, cube_math_type, table) != REFUSED:
+        return None
+    row = table.get(promoted, ())
+    allowed = [str(value) for value, outcome in enumerate(row) if outcome != REFUSED]
+    what = "the inputs are" if len(set(dtypes)) == 1 else "the inputs promote to"
+    return (
+        f"cube_math_type is {cube_math_type} ({CUBE_MATH_TYPES[cube_math_type]}), which is not supported "
+        f"where {what} {promoted}; allowed there: {', '.join(allowed) or 'none'}"
+    )
+
+
+def cube_math_warnings(
+    promoted: str, cube_math_type: int, compute: str, warned: Mapping[str, tuple[int, ...]]
+) -> tuple[str, ...]:
+    """Return what the operator logs about a cubeMathType that does not do what its name says."""
+    # Nothing is logged about a call that fails.
+    if compute in (REFUSED, ABSENT) or cube_math_type not in warned.get(promoted, ()):
+        return ()
+    name = CUBE_MATH_TYPES[cube_math_type]
+    return (f"cube_math_type {cube_math_type} ({name}) with {promoted} inputs computes in {compute}",)
+
 
 # The one axis of 1-D is W, so that names are counted from the end.
 AXES = "DHW"
@@ -150,3 +221,144 @@ class CheckedTbc(Checked):
 
     call: ConvTbcBackwardCall
     rules: TbcRules
+
+
+Measured = Iterator[tuple[int | None, str, int]]
+
+
+def first_exceeded(c: CheckedConvolution | CheckedTbc, status: int) -> str | None:
+    """Say which limit with this status the call exceeds, if any."""
+    for limit in c.rules.limits:
+        if limit.status != status or (limit.products and c.product not in limit.products):
+            continue
+        measured = _of_convolution(limit, c) if isinstance(c, CheckedConvolution) else _of_tbc(limit, c)
+        for place, label, value in measured:
+            # One row of the operator is relative: the stride in depth may not pass the kernel's depth.
+            bound = limit.max if not limit.at_most else c.tensor("weight").shape[2 + (place or 0)]
+            if bound is not None and value > bound:
+                why = f"the {limit.at_most}, {bound}" if limit.at_most else str(bound)
+                return f"{label} is {value}; it may not exceed {why} ({limit.source})"
+    return None
+
+
+def _binds(limit: Limit, c: CheckedConvolution) -> bool:
+    """Tell whether a limit of this product concerns this call."""
+    if limit.ranks and c.rank not in limit.ranks:
+        return False
+    if limit.transposed is not None and limit.transposed != c.call.transposed:
+        return False
+    # Limits of an inner operator bind only calls that run it.
+    if limit.gradient and not c.mask[GRADIENTS.index(limit.gradient)]:
+        return False
+    # Other calls that the newer kernel refuses go to an older one, which has no such limit.
+    if limit.only == "float32 or grouped":
+        return c.compute_dtype in ("float32", "hf32") or c.call.groups > 1
+    return True
+
+
+def _of_convolution(limit: Limit, c: CheckedConvolution) -> Measured:
+    """Yield (spatial axis or None, label, value) of everything in the call that a limit concerns."""
+    if not _binds(limit, c):
+        return
+    weight = c.tensor("weight").shape
+    if limit.of == "groups":
+        yield None, "groups", c.call.groups
+    elif limit.of == "grad_input area":
+        # 1-D is a row of height 1; of 3-D the operator counts one plane.
+        height, width = (1, *c.tensor("input").shape[2:])[-2:]
+        yield None, "H x W of grad_input", height * width
+    elif limit.of in ("grad_output", "input", "weight"):
+        for place, value in enumerate(c.tensor(limit.of).shape):
+            yield None, f"{limit.of}.shape[{place}]", value
+    else:
+        for axis, name in enumerate(c.axes):
+            if limit.axes and name not in limit.axes:
+                continue
+            # A single tap has no neighbours to keep away from: the operator sets its dilation to 1.
+            if limit.unless_kernel_is_1 and weight[2 + axis] == 1:
+                continue
+            for value in _along(limit.of, c, axis):
+                yield axis, f"{limit.of} along {name}", value
+
+
+def _along(what: str, c: CheckedConvolution, axis: int) -> tuple[int, ...]:
+    """Return the values of an attribute along one axis."""
+    if what == "padding":
+        return c.pads(axis)
+    if what == "kernel":
+        return (c.tensor("weight").shape[2 + axis],)
+    if what == "backward padding":
+        # What grad_output, dilated by the stride, needs so that a plain convolution gives grad_input.
+        before, _ = c.pads(axis)
+        # Before: the taps that hang over. After: what is missing to the size of the big side, so that the sum
+        # of both is the big side plus span - 1 less the dilated small side.
+        dilated = (c.small.shape[2 + axis] - 1) * c.numbers("stride")[axis] + 1
+        return c.span(axis) - 1 - before, c.big.shape[2 + axis] - dilated + before
+    return (c.numbers(what)[axis],)
+
+
+def _of_tbc(limit: Limit, c: CheckedTbc) -> Measured:
+    if limit.of == "padding":
+        yield None, "pad", c.call.pad
+    elif limit.of == "kernel":
+        yield None, "weight.shape[0]", c.tensor("weight").shape[0]
+    else:
+        for place, value in enumerate(c.tensor(limit.of).shape):
+            yield None, f"{limit.of}.shape[{place}]", value
+
+
+# A check of any call serves in the order of one interface.
+SomeChecked = TypeVar("SomeChecked", contravariant=True)
+# ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, ACLNN_ERR_INNER_NULLPTR.
+INVALID, NULL, INNER = 161002, 161001, 561103
+
+
+class Check(NamedTuple, Generic[SomeChecked]):
+    """One row of the order of checks: `find` returns what is wrong, or None."""
+
+    # A text, since rules that only pages state stand between the operator's own numbers: 3a, 24b.
+    number: str
+    name: str
+    find: Callable[[SomeChecked], str | None]
+    status: int = INVALID
+
+
+def run(checks: Iterable[Check[SomeChecked]], call: SomeChecked) -> None:
+    """Run checks in order.
+
+    Raises   AclnnError of the first that finds something
+    """
+    for check in checks:
+        # Later checks rely on what earlier ones have found to hold; so no check runs after a failure.
+        reason = check.find(call)
+        if reason is not None:
+            raise AclnnError(check.status, f"{check.number} ({check.name})", reason)
+
+
+def listed(values: Iterable[object]) -> str:
+    """Join values for a message."""
+    return ", ".join(map(str, values))
+
+
+def contiguous_outputs(c: Checked) -> str | None:
+    """Find an output, asked for or not, with gaps between its elements, where the page wants none."""
+    # The operator copies its results through the view.
+    for name, tensor in c.present(*GRADIENTS) if c.rules.contiguous_outputs else ():
+        if not tensor.is_contiguous:
+            return f"{name} of shape {tensor.shape} has strides {tensor.strides}; outputs must be contiguous"
+    return None
+
+
+def cube_math(c: Checked) -> str | None:
+    """Find a cubeMathType that is not allowed for these inputs on this product."""
+    return cube_math_problem(c.input_dtypes, c.promoted_dtype, c.cube_math_type, c.cube_math)
+
+
+def stated_limits(c: CheckedConvolution | CheckedTbc) -> str | None:
+    """Find a size or attribute above a limit that answers 161002."""
+    return first_exceeded(c, INVALID)
+
+
+def inner_limits(c: CheckedConvolution | CheckedTbc) -> str | None:
+    """Find a size or attribute above a limit of the inner operators, which answers 561103."""
+    return first_exceeded(c, INNER)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ascendsim.rules.model import REFUSED, Names, RuleSet
-from ascendsim.rules.names import DTYPES
+from ascendsim.rules.model import DTYPES, REFUSED, Names, RuleSet
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

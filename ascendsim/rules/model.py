@@ -4,11 +4,23 @@ They are named tuples: every call imports them, and a dataclass takes five times
 are not put off: `build` reads them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple
 
-from ascendsim.rules.calls import GRADIENTS
-from ascendsim.rules.names import DTYPES, FORMATS
+from ascendsim.rules.typed import GRADIENTS
+
+# Formats of tensors that some product multiplies, in the order in which messages list them. No operator of
+# the interface takes int8.
+DTYPES = ("float32", "float16", "bfloat16", "hifloat8", "float8_e4m3fn", "float8_e5m2")
+
+# Storage formats, in the vendor's spelling without its prefix.
+FORMATS = (
+    *("NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1HWC0_C04", "HWCN", "NDHWC", "FRACTAL_NZ", "NCDHW"),
+    *("NDC1HWC0", "FRACTAL_Z_3D", "NC", "NCL"),
+)
+
 
 # Refused by a rule (161002), or asking for a unit that the cube does not have (561103).
 REFUSED, ABSENT = "refused", "absent"

@@ -7,19 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.rules.calls import Call, ConvolutionBackwardCall, ConvTbcBackwardCall
-from ascendsim.rules.checked import CheckedConvolution, CheckedTbc
+from ascendsim.rules.checked import CheckedConvolution, CheckedTbc, cube_math_warnings, run
 from ascendsim.rules.convolution.arguments import ARGUMENT_CHECKS
 from ascendsim.rules.convolution.empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS, RELATED_EMPTY_CHECKS
-from ascendsim.rules.convolution.inner import INNER_CHECKS
-from ascendsim.rules.convolution.shapes import SHAPE_CHECKS
-from ascendsim.rules.cube_math import cube_math_warnings
-from ascendsim.rules.decision import Decision
-from ascendsim.rules.loader import load_rules
+from ascendsim.rules.convolution.shapes import INNER_CHECKS, SHAPE_CHECKS
+from ascendsim.rules.loader import known_product, load_rules, rule_product
 from ascendsim.rules.model import RuleSet
-from ascendsim.rules.order import run
-from ascendsim.rules.products import known_product, rule_product
-from ascendsim.rules.typed import typed
+from ascendsim.rules.typed import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, typed
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from ascendsim.rules.calls import GRADIENTS
-from ascendsim.rules.checked import CheckedTbc
-from ascendsim.rules.common import contiguous_outputs, cube_math, inner_limits, stated_limits
-from ascendsim.rules.order import INNER, NULL, Check, listed
+from ascendsim.rules.checked import (
+    INNER,
+    NULL,
+    Check,
+    CheckedTbc,
+    contiguous_outputs,
+    cube_math,
+    inner_limits,
+    listed,
+    stated_limits,
+)
+from ascendsim.rules.typed import GRADIENTS
 
 INPUTS = ("grad_output", "input", "weight", "bias")
 

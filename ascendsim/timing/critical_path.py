@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ascendsim.program.kernel import Core
-from ascendsim.program.posts import bare, core_of
+from ascendsim.program.places import bare, core_of
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, issue_cycles, released_by
 
 

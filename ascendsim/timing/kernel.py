@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ascendsim.errors import ConfigError, StoppedError
-from ascendsim.native.collector import collector_paused
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.native.freed_memory import collector_paused
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.teams import teams_of
@@ -44,7 +44,7 @@ def time_kernel(
     """
     with collector_paused():
         if _compiled(engine):
-            from ascendsim.timing.fast.kernel import timeline
+            from ascendsim.timing.fast.phase import timeline
 
             return timeline(kernel, profile, folded=folded, l2_start=l2_start)
         return _simpy(kernel, profile, folded, l2_start)
@@ -71,7 +71,7 @@ def measure_kernel(
     """
     with collector_paused():
         if _compiled(engine):
-            from ascendsim.timing.fast.kernel import times
+            from ascendsim.timing.fast.phase import times
 
             return times(
                 kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above, alone=alone or {}
@@ -92,10 +92,10 @@ def _compiled(engine: str) -> bool:
 
 def _simpy(kernel: Kernel, profile: Profile, folded: bool, l2_start: Start) -> Timeline:
     # Imported here: who only estimates needs no SimPy, and no timeline.
-    from ascendsim.timing.costing import CostBook
     from ascendsim.timing.l2.account import account_of
     from ascendsim.timing.simpy_engine import time_phase
     from ascendsim.timing.timeline import PhaseTimeline, Timeline
+    from ascendsim.timing.times import CostBook
 
     book = CostBook(profile)
     phases = [teams_of(phase, folded, book.price) for phase in kernel.phases]

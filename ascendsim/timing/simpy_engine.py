@@ -49,13 +49,12 @@ from simpy.events import NORMAL
 
 from ascendsim.errors import ProgramError
 from ascendsim.program.kernel import Core
-from ascendsim.program.posts import VECTOR_CORES, core_of
-from ascendsim.timing.costing import PricedProgram
-from ascendsim.timing.l2.accesses import HIT, Outcomes
-from ascendsim.timing.links import Sharer
+from ascendsim.program.places import VECTOR_CORES, core_of
+from ascendsim.timing.l2.phase import HIT, Outcomes
+from ascendsim.timing.links import Sharer, Transfers
 from ascendsim.timing.teams import Team
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline
-from ascendsim.timing.transfers import Transfers
+from ascendsim.timing.times import PricedProgram
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -7,11 +7,13 @@ waiting and idle add up to the cycles of the kernel.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ascendsim.program.kernel import Core
-from ascendsim.program.posts import bare, core_of, pipe_on, seen_from
+from ascendsim.program.kernel import Core, Kernel
+from ascendsim.program.places import HOME, Slot, bare, core_of, pipe_on, seen_from
 from ascendsim.program.program import Program
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes
 
@@ -145,3 +147,247 @@ def released_by(work: CoreTimeline, index: int, last: int | None) -> tuple[int, 
         return last, work.done[last]
     time, other = max(times)
     return other, time
+
+
+def arrivals(kernel: Kernel, timeline: Timeline) -> list[list[tuple[Core, int]]]:
+    """Return, phase by phase, all instructions by the cycle in which they leave their pipe.
+
+    Ties    by core and program order
+    Legal   an instruction that needs or overwrites what another one touches starts no earlier than that one
+            leaves its pipe; the order in which results become visible would not be legal: what overwrites a
+            slot may be quicker to show than the slow result of a late reader. Atomic additions of one path
+            have one latency, so they arrive in the order in which they leave
+    """
+    orders = []
+    for phase, timed in zip(kernel.phases, timeline.phases, strict=True):
+        place = {work.core: at for at, work in enumerate(phase.work)}
+        # Cores that were folded into one have its spans, each its own data.
+        ends = [
+            (end, place[core], core, index)
+            for spans in timed.cores
+            for core in spans.cores
+            for index, end in enumerate(spans.end)
+        ]
+        # The place of the core comes before its name: ties go by the order in which the kernel lists its
+        # cores.
+        orders.append([(core, index) for _, _, core, index in sorted(ends)])
+    return orders
+
+
+class Delivery(NamedTuple):
+    """An instruction (by index) reads what an earlier one has written into a slot."""
+
+    producer: int
+    consumer: int
+    slot: Slot
+
+
+class Level(NamedTuple):
+    """From a cycle on so many bytes of a buffer of a core (by its number in the program) hold a tile."""
+
+    cycle: int
+    core: int
+    buffer: str
+    bytes: int
+
+
+def deliveries(work: CoreTimeline, taken: int) -> Iterator[Delivery]:
+    """Yield who made what each of the first `taken` instructions reads, other than its own pipe."""
+    writer: dict[int, int] = {}
+    pipes = work.program.pipes
+    for index in range(taken):
+        reads, writes = _slots(work, index)
+        # An instruction that reads two slots of one producer gets one arrow.
+        found: dict[int, Slot] = {}
+        for slot in reads:
+            producer = writer.get(slot.index)
+            if producer is not None and pipes[producer] != pipes[index]:
+                found.setdefault(producer, slot)
+        yield from (Delivery(producer, index, slot) for producer, slot in found.items())
+        writer.update({slot.index: index for slot in writes})
+
+
+def levels(work: CoreTimeline, taken: int) -> list[Level]:
+    """Return how many bytes of each on-chip buffer hold a tile, whenever that changes, in order.
+
+    A slot holds a tile from when the first instruction that makes it takes up its pipe until the last that
+    reads it has left its own.
+    """
+    changes: dict[tuple[int, str], dict[int, int]] = {}
+    for core, slot, begin, end in _lives(work, taken):
+        of = changes.setdefault((core, slot.buffer), {})
+        of[begin] = of.get(begin, 0) + slot.size_bytes
+        of[end] = of.get(end, 0) - slot.size_bytes
+    found = []
+    for (core, buffer), of in changes.items():
+        held = 0
+        for cycle in sorted(of):
+            # A slot that is filled in the cycle in which it was left stays as full as it was.
+            if of[cycle]:
+                held += of[cycle]
+                found.append(Level(cycle, core, buffer, held))
+    return found
+
+
+def _lives(work: CoreTimeline, taken: int) -> Iterator[tuple[int, Slot, int, int]]:
+    """Yield (core, slot, begin, end) of each tile that a slot has held."""
+    held: dict[int, tuple[int, Slot, int, int]] = {}
+    was_read: set[int] = set()
+    for index in range(taken):
+        core = core_of(work.program.pipes[index])
+        reads, writes = _slots(work, index)
+        of_chip = [slot for slot in (*reads, *writes) if slot.buffer != "GM"]
+        changed = {slot.index for slot in reads}
+        for slot in dict.fromkeys(of_chip):
+            known = held.get(slot.index)
+            # Who writes a slot that has been read, and reads it not, begins another tile. Several that write
+            # before anybody reads make one together.
+            fresh = slot.index not in changed and slot.index in was_read
+            if known is None or fresh:
+                if known is not None:
+                    yield known
+                was_read.discard(slot.index)
+                held[slot.index] = core, slot, work.start[index], work.end[index]
+            else:
+                held[slot.index] = *known[:3], max(known[3], work.end[index])
+        was_read |= changed
+    yield from held.values()
+
+
+def _slots(work: CoreTimeline, index: int) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+    """Return what an instruction reads and writes, with what it hands over to other cores."""
+    instruction, post = work.program.instructions[index], work.program.posts.get(index, HOME)
+    return instruction.reads + post.reads, instruction.writes + post.writes
+
+
+_ORDER: tuple[str, ...] = ("L1", "L0A", "L0B", "L0C", "UB")
+
+
+class Tiles(NamedTuple):
+    """Slots of one purpose: so many, each of so many bytes; two take turns (ping-pong)."""
+
+    name: str
+    copies: int
+    size_bytes: int
+
+
+class Occupied(NamedTuple):
+    """One buffer of one core over a kernel.
+
+    reserved_bytes  what its programs reserve at most
+    tiles           the slots of the program that reserves most, by purpose
+    levels          (cycle, bytes that hold a tile from then on), in order; 0 before the first
+    """
+
+    buffer: str
+    core: Core
+    reserved_bytes: int
+    tiles: tuple[Tiles, ...]
+    levels: tuple[tuple[int, int], ...]
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that ever hold a tile."""
+        return max((held for _, held in self.levels), default=0)
+
+
+def occupied(timeline: Timeline) -> list[Occupied]:
+    """Return the buffers of the cube core and of the vector core that end last; in the order L1, L0, UB.
+
+    A core that has both units is a cube core. Of cores that end in the same cycle the first one.
+    """
+    found: list[Occupied] = []
+    for kind in ("cube", "vector"):
+        ends = {
+            work.cores[0].beside(number): done
+            for phase in timeline.phases
+            for work in phase.cores
+            for number, done in _ends(work)
+            if work.cores[0].beside(number).kind == kind
+        }
+        if ends:
+            found += _buffers_of(timeline, max(ends, key=lambda core: ends[core]))
+    return found
+
+
+def _ends(work: CoreTimeline) -> Iterator[tuple[int, int]]:
+    """Yield (number, cycle of its last result) of each core of a program that does something."""
+    last: dict[int, int] = {}
+    for pipe, done in zip(work.program.pipes, work.done, strict=True):
+        number = core_of(pipe)
+        last[number] = max(last.get(number, 0), done)
+    yield from last.items()
+
+
+def _buffers_of(timeline: Timeline, core: Core) -> Iterator[Occupied]:
+    reserved: dict[str, int] = {}
+    tiles: dict[str, tuple[Tiles, ...]] = {}
+    changes: dict[str, list[tuple[int, int]]] = {}
+    for phase in timeline.phases:
+        work, number = work_of(phase, core)
+        if work is None:
+            continue
+        for buffer, slots in _slots_of(work, number).items():
+            size = work.program.buffer_bytes.get(pipe_on(number, buffer), 0)
+            if size > reserved.get(buffer, 0):
+                reserved[buffer], tiles[buffer] = size, _tiles(slots)
+        for level in levels(work, len(work.program.instructions)):
+            if level.core == number:
+                changes.setdefault(level.buffer, []).append((level.cycle, level.bytes))
+    for buffer, size in reserved.items():
+        yield Occupied(buffer, core, size, tiles[buffer], tuple(changes.get(buffer, ())))
+
+
+def _slots_of(work: CoreTimeline, number: int) -> dict[str, tuple[Slot, ...]]:
+    """Return the on-chip slots of one core of a program, by buffer, each once."""
+    program = work.program
+    used = [
+        slot
+        for instruction, pipe in zip(program.instructions, program.pipes, strict=True)
+        if core_of(pipe) == number
+        for slot in (*instruction.reads, *instruction.writes)
+    ]
+    # A copy that is reserved and never used belongs to somebody only where there is one core.
+    unused = program.slots if len(program.sizes) == 1 else ()
+    slots = dict.fromkeys([*unused, *used])
+    order = [name for name in _ORDER if any(slot.buffer == name for slot in slots)]
+    order += [slot.buffer for slot in slots if slot.buffer not in (*_ORDER, "GM")]
+    return {name: tuple(slot for slot in slots if slot.buffer == name) for name in dict.fromkeys(order)}
+
+
+def _tiles(slots: Sequence[Slot]) -> tuple[Tiles, ...]:
+    """Count slots that differ in nothing but their number, which stands in brackets behind the name."""
+    alike = Counter((slot.name.partition("[")[0], slot.size_bytes) for slot in slots)
+    return tuple(Tiles(name, copies, size) for (name, size), copies in sorted(alike.items()))
+
+
+class Stages(NamedTuple):
+    """Cycles of a kernel on the cube; they add up to the cycles of the kernel.
+
+    entry    up to the first instruction
+    fill     from then until a cube takes up its first product
+    steady   until the last product of a cube has left it
+    drain    until the last result is visible: sums go out, and parts of cores are added
+    """
+
+    entry: int
+    fill: int
+    steady: int
+    drain: int
+
+
+def stages(timeline: Timeline) -> Stages | None:
+    """Return the stages of the core whose cube ends last; None for a kernel without products."""
+    found = []
+    for phase in timeline.phases:
+        for work in phase.cores:
+            # A pipe keeps the order of its program: its first product begins first, its last one ends last.
+            products = [at for at, pipe in enumerate(work.program.pipes) if pipe == "M"]
+            if products:
+                found.append((work.end[products[-1]], work.start[products[0]]))
+    if not found:
+        return None
+    # Ends may be equal: then of the core that begins last, whose fill is the longest.
+    end, start = max(found)
+    entry = timeline.entry_cycles
+    return Stages(entry, start - entry, end - start, timeline.cycles - end)

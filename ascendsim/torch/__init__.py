@@ -22,20 +22,18 @@ try:
 except ImportError as error:
     raise ImportError(f"ascendsim.torch needs PyTorch: {_install_hint('torch')}") from error
 
-from ascendsim.torch.autograd import convolution
-from ascendsim.torch.mode import Simulation
-from ascendsim.torch.modules import (
+from ascendsim.torch.autograd import (
     Conv1d,
     Conv2d,
     Conv3d,
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
+    convolution,
 )
+from ascendsim.torch.dispatch import Simulation, record
 from ascendsim.torch.network import read_network
-from ascendsim.torch.recorder import record
-from ascendsim.torch.records import Record
-from ascendsim.torch.setting import Setting
+from ascendsim.torch.passes import Record, Setting
 
 __all__ = [
     "Conv1d",

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Self
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ascendsim.arguments import whole
+from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.numerics.formats.casts import decode
+from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import GRADIENTS
-from ascendsim.torch.autograd import problem_of
-from ascendsim.torch.layers import OUTPUT, Layer, LayerNames
-from ascendsim.torch.tensors import type_name
+from ascendsim.ops.options.call import Options, Product
+from ascendsim.ops.results import Estimate
+from ascendsim.studies.records import JudgedGradient
+from ascendsim.studies.sweep import float64_references, judge
+from ascendsim.torch.autograd import array_of, gradients_of, output_of, problem_of, type_name
+from ascendsim.torch.layers import OUTPUT, Filter, Layer, LayerNames, PerLayer, checked_filter, wanted
+from ascendsim.torch.passes import (
+    OUTPUT_ALONE,
+    Record,
+    Setting,
+    costs,
+    mirrored,
+    parts_of,
+    run_backward,
+    run_forward,
+    table,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.ops.lowering.call import Mask
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.results import ConvolutionBackwardResult
+
 
 FORWARD = torch.ops.aten.convolution.default
 BACKWARD = torch.ops.aten.convolution_backward.default
@@ -90,3 +123,279 @@ def _has_values(*tensors: Any) -> bool:
 def _layer(name: str, direction: str, results: Any, tensors: Any, attributes: Any) -> Layer:
     problem = problem_of(*tensors[-2:], *attributes)
     return Layer(name, direction, problem, tuple(type_name(tensor) for tensor in tensors), results)
+
+
+Loss = Callable[[torch.Tensor, Any], torch.Tensor]
+
+
+def record(
+    model: torch.nn.Module,
+    loader: Iterable[Any],
+    steps: int,
+    folder: str | Path = "recorded",
+    *,
+    loss: Loss | None = None,
+    optimizer: Any = None,
+    layers: Filter = None,
+) -> tuple[Path, ...]:
+    """Train for some steps, and write what the backward of each convolution takes.
+
+    loader     batches (input, target); `steps` of them are taken, or as many as there are
+    folder     is made if it is missing; files of the same names in it are replaced
+    loss       function of output and target; None: cross entropy
+    optimizer  takes a step after each batch; None: the weights stay as they are
+    layers     as of a `Simulation`
+    Returns    the files, LAYER.stepN.npz, in the order in which they were written: activations (input),
+               gradients (grad_output), weight, attributes and output_mask, as `ascendsim run --npz` reads
+               them. bfloat16 and 8-bit tensors are there as codes, which `--dtype` names
+    Raises     ConfigError for a folder that cannot be made, batches that are no pairs, no number of steps;
+               UnsupportedError for tensors of other types than the simulator's
+    """
+    count = whole(steps)
+    if count is None or count < 1:
+        raise ConfigError(f"record: steps is {steps!r}; it must be a positive whole number")
+    writer = _Writer(_made(folder), checked_filter(layers))
+    for number, batch in enumerate(islice(loader, count)):
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            kind = type(batch).__name__
+            raise ConfigError(f"record: batch {number} is a {kind}; it must be (input, target)")
+        writer.step = number
+        model.zero_grad()
+        with writer:
+            (loss or torch.nn.functional.cross_entropy)(model(batch[0]), batch[1]).backward()
+        if optimizer is not None:
+            optimizer.step()
+    return tuple(writer.written)
+
+
+class _Writer(ConvolutionMode):
+    """Writes the tensors of every backward that it sees; torch computes all of them."""
+
+    def __init__(self, folder: Path, layers: Filter) -> None:
+        super().__init__()
+        self._folder, self._layers = folder, layers
+        self.step, self.written = 0, list[Path]()
+
+    def take(self, layer: Layer, tensors: tuple[Any, ...], by_torch: ByTorch) -> Any:
+        if layer.direction == "backward" and wanted(layer, self._layers):
+            p = layer.problem
+            names = ("grad_output", "input", "weight")
+            attributes: dict[str, Any] = {
+                "stride": p.stride,
+                "padding": p.padding,
+                "dilation": p.dilation,
+                "transposed": p.transposed,
+                "output_padding": p.output_padding,
+                "groups": p.groups,
+                "output_mask": layer.mask,
+            }
+            arrays = {name: _plain(array_of(t)) for name, t in zip(names, tensors, strict=True)}
+            np.savez(self._path(layer.name), **arrays, **attributes)
+        return by_torch()
+
+    def _path(self, name: str) -> Path:
+        """Return a file for a backward of this step; a module that runs twice has two."""
+        safe = re.sub(r"[^\w.#-]+", "_", name).strip("_")
+        stem = f"{safe}.step{self.step}"
+        path, number = self._folder / f"{stem}.npz", 1
+        while path in self.written:
+            number += 1
+            path = self._folder / f"{stem}.{number}.npz"
+        self.written.append(path)
+        return path
+
+
+def _made(folder: str | Path) -> Path:
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"record: folder {path} cannot be made ({error.strerror or error})") from error
+    return path
+
+
+def _plain(array: Any) -> Any:
+    """Return an array of numpy's own types: bits, where the format is another library's."""
+    if array.dtype in (np.float32, np.float16):
+        return array
+    return array.view(np.uint8 if array.itemsize == 1 else np.uint16)
+
+
+@default_arithmetic
+def judged_forward(
+    problem: ConvProblem,
+    input: NDArray[Any],
+    weight: NDArray[Any],
+    bias: Any,
+    result: ConvolutionBackwardResult,
+) -> tuple[JudgedGradient, ...]:
+    """Return the error of an output, which is the grad_input of the result."""
+    other = mirrored(problem)
+    shape_only = np.zeros(problem.grad_output, input.dtype)
+    references = float64_references(other, input, shape_only, weight, OUTPUT_ALONE)
+    if bias is not None:
+        more = decode(bias, lookup_dtype(bias.dtype)).astype(np.float64)
+        references["grad_input"] = references["grad_input"] + more.reshape(-1, *(1,) * problem.rank)
+    (output,) = judge(result, references)
+    return (replace(output, name="output"),)
+
+
+def judged_backward(
+    problem: ConvProblem,
+    given: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    mask: Mask,
+    result: ConvolutionBackwardResult,
+) -> tuple[JudgedGradient, ...]:
+    """Return the errors of the gradients that were asked for; `given` are grad_output, input and weight."""
+    return judge(result, float64_references(problem, *given, mask))
+
+
+@dataclass
+class Entry:
+    """The calls of one pass of one layer so far."""
+
+    layer: Layer
+    setting: Setting
+    calls: int = 0
+    judged: list[tuple[JudgedGradient, ...]] = field(default_factory=list)
+    refused: str | None = None
+
+
+class Ledger:
+    """Entries in the order in which their layers first ran."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[Layer, Setting], Entry] = {}
+        self._estimates: dict[object, Estimate] = {}
+
+    def entry(self, layer: Layer, setting: Setting) -> Entry:
+        """Return the entry of a layer, a new one for a layer that has not run."""
+        return self._entries.setdefault((layer, setting), Entry(layer, setting))
+
+    def records(self) -> tuple[Record, ...]:
+        """Return what has run; layers that are alike share one estimate."""
+        return tuple(self._record(entry) for entry in self._entries.values())
+
+    def _record(self, entry: Entry) -> Record:
+        estimate = None if entry.refused else self._estimate(entry)
+        return Record(entry.layer, entry.setting, entry.calls, estimate, tuple(entry.judged), entry.refused)
+
+    def _estimate(self, entry: Entry) -> Estimate:
+        parts = parts_of(entry.layer, entry.setting)
+        # Settings compare as the objects they are: those of one simulation are made once.
+        key = parts, entry.setting
+        if key not in self._estimates:
+            self._estimates[key] = costs(parts, entry.setting).without_timelines()
+        return self._estimates[key]
+
+
+ERRORS = ("first", "every", "never")
+REFUSED = ("raise", "torch")
+
+
+class Simulation(ConvolutionMode):
+    """Runs every convolution inside `with Simulation(...):` on the simulator, forward and backward.
+
+    Keywords   those of `Setting`: product, cube_math_type, operands, accumulation, rules, ...
+    layers     which layers: patterns of their names, or a function of a `Layer`; None: all. torch computes
+               the others
+    per_layer  pattern of names -> keywords that differ there; the first pattern that fits counts
+    passes     "forward" and "backward", or one of them
+    errors     "first": the first call of each layer is judged against float64; "every" one, or "never"
+    refused    "raise" what the interface answers to a call that it does not take; "torch" computes it
+               instead, and the record says why
+    Raises     ConfigError, UnsupportedError and TypeError as `Setting`
+    """
+
+    def __init__(
+        self,
+        product: Product = Options.product,
+        cube_math_type: int = 0,
+        *,
+        layers: Filter = None,
+        per_layer: PerLayer | None = None,
+        passes: str | Sequence[str] = ("forward", "backward"),
+        errors: str = "first",
+        refused: str = "raise",
+        **keywords: Any,
+    ) -> None:
+        super().__init__()
+        self._setting = Setting(product, cube_math_type, **keywords)
+        self._layers = checked_filter(layers)
+        given = (per_layer or {}).items()
+        self._own_settings = [(pattern, self._setting.but(**other)) for pattern, other in given]
+        asked = (passes,) if isinstance(passes, str) else passes
+        self._passes = tuple(_one_of("passes", one, ("forward", "backward")) for one in asked)
+        self._errors = _one_of("errors", errors, ERRORS)
+        self._refused = _one_of("refused", refused, REFUSED)
+        self._ledger = Ledger()
+        # Of every layer that came by, also of those that are left to torch; in the order of their first call.
+        self._met: dict[str, None] = {}
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """What has run so far, in the order in which the layers first ran; estimated when it is asked for."""
+        return self._ledger.records()
+
+    @default_arithmetic
+    def table(self) -> str:
+        """Return the records as lines of text, and which patterns fit no layer that ran."""
+        return "\n".join([table(self.records), *self._unfitting()])
+
+    def _unfitting(self) -> list[str]:
+        """Say of each pattern that fits no layer so far: a slip of the pen would pass for a result."""
+        given = [("layers", pattern) for pattern in self._layers or ()] if not callable(self._layers) else []
+        given += [("per_layer", pattern) for pattern, _ in self._own_settings]
+        ran = f"they are {', '.join(self._met)}" if self._met else "none has run"
+        return [
+            f"{keyword}: {pattern!r} fits none of the layers; {ran}"
+            for keyword, pattern in given
+            if not any(fnmatchcase(name, pattern) for name in self._met)
+        ]
+
+    def take(self, layer: Layer, tensors: tuple[Any, ...], by_torch: ByTorch) -> Any:
+        """Return what the simulator makes of a layer, or torch where a filter or the interface says so."""
+        self._met[layer.name] = None
+        if layer.direction not in self._passes or not wanted(layer, self._layers):
+            return by_torch()
+        run = self._forward_of if layer.direction == "forward" else self._backward_of
+        fitting = (own for pattern, own in self._own_settings if fnmatchcase(layer.name, pattern))
+        entry = self._ledger.entry(layer, next(fitting, self._setting))
+        try:
+            made = run(entry, *tensors)
+        except AscendSimError as error:
+            if self._refused == "raise":
+                error.add_note(
+                    f"{layer.direction} of layer {layer.name}, {layer.problem}; `layers` of the Simulation "
+                    'leaves layers to torch, refused="torch" those that the interface does not take'
+                )
+                raise
+            entry.refused = str(error)
+            made = by_torch()
+        entry.calls += 1
+        return made
+
+    def _forward_of(self, entry: Entry, input: Any, weight: Any, bias: Any) -> Any:
+        problem = entry.layer.problem
+        x, w, b = array_of(input), array_of(weight), None if bias is None else array_of(bias)
+        result = run_forward(problem, x, w, b, entry.setting)
+        if self._judges(entry):
+            entry.judged.append(judged_forward(problem, x, w, b, result))
+        return output_of(result, input, weight)
+
+    def _backward_of(self, entry: Entry, *tensors: Any) -> Any:
+        problem, mask = entry.layer.problem, entry.layer.mask
+        y, x, w = (array_of(tensor) for tensor in tensors)
+        result = run_backward(problem, y, x, w, mask, entry.setting)
+        if self._judges(entry):
+            entry.judged.append(judged_backward(problem, (y, x, w), mask, result))
+        return gradients_of(result, *tensors)
+
+    def _judges(self, entry: Entry) -> bool:
+        return self._errors == "every" or (self._errors == "first" and not entry.judged)
+
+
+def _one_of(name: str, given: str, choices: tuple[str, ...]) -> str:
+    if given not in choices:
+        raise ConfigError(f"Simulation: {name} has {given!r}; it takes {', '.join(choices)}")
+    return given

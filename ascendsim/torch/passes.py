@@ -13,20 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.errors import ShapeError, UnsupportedError
+from ascendsim.arguments import whole
+from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
+from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode, encode, round_to
+from ascendsim.numerics.formats.dtypes import DTYPES, find
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
 from ascendsim.ops.lowering.call import GRADIENTS, Mask, vector_overflow
+from ascendsim.ops.options.call import CallOptions, Options, Product, require_known
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.profile import Profile
+from ascendsim.rules import load_rules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
+    from ascendsim.studies.records import JudgedGradient
     from ascendsim.torch.layers import Layer
-    from ascendsim.torch.setting import Setting
+
 
 OUTPUT_ALONE = (True, False, False)
 
@@ -220,3 +227,130 @@ def run_backward(
 
 def _names(*arrays: Any) -> tuple[Any, ...]:
     return tuple(lookup_dtype(array.dtype).name for array in arrays)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One pass of one layer: how often it ran, what it costs each time, how exact it was.
+
+    layer     its name, direction, convolution and formats
+    setting   what it was simulated with
+    calls     times that it ran
+    estimate  cycles and times of its kernels, on contiguous tensors; None where it was refused. Casts into
+              the `operands` of a setting and the addition of a forward's bias are not among them
+    errors    for each call that was judged, its results ("output", or the gradients) against float64 ones
+              of the tensors as torch had them
+    refused   why the interface refuses it, where torch has computed it instead; None: it was simulated
+    """
+
+    layer: Layer
+    setting: Setting
+    calls: int
+    estimate: Estimate | None
+    errors: tuple[tuple[JudgedGradient, ...], ...]
+    refused: str | None
+
+    @property
+    def cycles(self) -> int:
+        """Cube-clock cycles of one call; 0 where it was refused."""
+        return self.estimate.cycles if self.estimate else 0
+
+    @property
+    def time_us(self) -> float:
+        """Microseconds of one call, launches included; 0 where it was refused."""
+        return self.estimate.time_us if self.estimate else 0.0
+
+
+HEADS = ("layer", "pass", "calls", "in the cube", "cycles", "us", "mean relative error")
+
+
+def table(records: Sequence[Record]) -> str:
+    """Return the records as lines of text: costs of one call, errors of the last that was judged; the sum."""
+    rows = [HEADS, *(_row(record) for record in records)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if head in ("calls", "cycles", "us") else cell.ljust(width)
+            for head, cell, width in zip(HEADS, row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    passes = {
+        direction: sum(record.time_us for record in records if record.layer.direction == direction)
+        for direction in ("forward", "backward")
+    }
+    times = ", ".join(f"{direction} {time:.2f} us" for direction, time in passes.items())
+    return "\n".join([*lines, f"one call of each: {times}, launches included"])
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    first = (record.layer.name, record.layer.direction, str(record.calls))
+    if record.estimate is None:
+        return (*first, "(torch)", "", "", f"refused: {record.refused}")
+    judged = record.errors[-1] if record.errors else ()
+    errors = ", ".join(f"{one.name} {one.errors.mere:.1e}" for one in judged)
+    return (*first, record.estimate.compute_dtype, f"{record.cycles:,}", f"{record.time_us:.2f}", errors)
+
+
+# HF32 is how the cube reads float32: no tensor is stored in it.
+OPERANDS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
+# What results have in common with torch's tensors, whatever is asked for.
+_TAKEN_OVER = {"output_dtypes": "the formats", "output_strides": "the places"}
+# Each once, as a refusal lists them.
+_OPTIONS = tuple(name for name in CallOptions.__annotations__ if name not in ("product", *_TAKEN_OVER))
+NAMES = ("product", "cube_math_type", "operands", *_OPTIONS)
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Setting:
+    """The machine and the arithmetic of a convolution, for both passes.
+
+    product         name of a product or variant, path of a TOML file, or a loaded Profile
+    cube_math_type  0 to 3, the interface's cubeMathType
+    operands        format into which grad_output, input and weight are rounded before the cube takes them,
+                    such as "hifloat8", which torch has not; None: as they are
+    options         other keywords of `convolution_backward`: accumulation, rules, tiling, deterministic, ...
+
+    Raises          ConfigError, UnsupportedError for a value without a meaning; TypeError for another keyword
+    """
+
+    product: Profile
+    cube_math_type: int
+    operands: str | None
+    options: FrozenMap[str, Any]
+
+    def __init__(
+        self,
+        product: Product = Options.product,
+        cube_math_type: int = 0,
+        *,
+        operands: str | None = None,
+        **options: Any,
+    ) -> None:
+        for name, what in _TAKEN_OVER.items():
+            if name in options:
+                raise ConfigError(f"Setting: {name} is not taken; results have {what} of torch's tensors")
+        require_known("Setting", options, NAMES)
+        if whole(cube_math_type) is None:
+            raise ConfigError(f"Setting: cube_math_type is {cube_math_type!r}; it must be 0, 1, 2 or 3")
+        checked = Options(product=product, **options)
+        load_rules(checked.rules)
+        values = {
+            "product": checked.profile,
+            "cube_math_type": cube_math_type,
+            "operands": None if operands is None else find(operands, OPERANDS).name,
+            "options": FrozenMap[str, Any](options),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        # A whole profile would fill pages.
+        told = {"product": self.product.variant, "cube_math_type": self.cube_math_type}
+        told |= {"operands": self.operands} if self.operands else {}
+        return f"Setting({', '.join(f'{name}={value!r}' for name, value in (told | self.options).items())})"
+
+    def but(self, **changes: Any) -> Setting:
+        """Return the setting with other values for some keywords."""
+        known = {"product": self.product, "cube_math_type": self.cube_math_type, "operands": self.operands}
+        return Setting(**{**known, **self.options, **changes})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
@@ -183,3 +184,215 @@ def busiest(times: Mapping[str, float]) -> frozenset[str]:
         return frozenset()
     most = max(times.values())
     return frozenset(pipe for pipe, time in times.items() if time >= most * (1 - CLOSE))
+
+
+# A side with fewer channels fills no more than two fractals of them.
+FEW = 32
+KINDS = ("few channels", "stride 2", "1x1", "3x3", "other kernels")
+
+
+class Kernel(NamedTuple):
+    """What two measurements of one kernel have in common."""
+
+    variant: str
+    gradient: str
+    compute_dtype: str
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    window: Hashable
+
+
+class Slice(NamedTuple):
+    """The kernels of one network, gradient and kind of layer; of a total the kind is "all".
+
+    bounds      estimated bound -> kernels
+    """
+
+    network: str
+    gradient: str
+    layers: str
+    cases: tuple[Case, ...]
+    summary: Summary
+    bounds: Mapping[str, int]
+
+
+class PipeErrors(NamedTuple):
+    """The errors of one pipe's busy time over kernels that have its counter; medians, one with signs."""
+
+    network: str
+    gradient: str
+    pipe: str
+    kernels: int
+    median: float
+    signed: float
+
+
+def layer_kind(row: Row) -> str:
+    """Return the one of `KINDS` that a layer is: the first that it fits."""
+    kernel = row.weight_shape[2:]
+    if min(row.input_shape[1], row.weight_shape[0]) // row.groups <= FEW:
+        return "few channels"
+    if max(row.stride, default=1) > 1:
+        return "stride 2"
+    named = {(1,) * len(kernel): "1x1", (3,) * len(kernel): "3x3"}
+    return named.get(kernel, "other kernels")
+
+
+def kernel_key(row: Row) -> Kernel:
+    """Return which gradient of what problem was measured, and on which chip."""
+    window = row.stride, row.padding, row.dilation, row.groups
+    return Kernel(row.variant, row.kernel, row.compute_dtype, row.input_shape, row.weight_shape, window)
+
+
+def distinct(cases: Sequence[Case]) -> list[Case]:
+    """Return one case for each gradient kernel: the measurement in the middle of its repeats.
+
+    Its counters are the medians of theirs. Cases without a row, or of other classes, are left out.
+    """
+    found: dict[Hashable, list[Case]] = {}
+    for case in cases:
+        if case.kind == "convolution" and case.row is not None:
+            found.setdefault((kernel_key(case.row), case.group), []).append(case)
+    return [_middle(own) for own in found.values()]
+
+
+def _middle(repeats: Sequence[Case]) -> Case:
+    """Return the case of one kernel that was measured several times."""
+    first = repeats[0]
+    if len(repeats) == 1:
+        return first
+    measured = {pipe: _median([case.counters[pipe][0] for case in repeats]) for pipe in first.counters}
+    counters = {pipe: (us, first.counters[pipe][1]) for pipe, us in measured.items()}
+    bounds = busiest(measured) if first.bounds[0] else frozenset[str](), first.bounds[1]
+    middle = _median([case.measured for case in repeats])
+    return replace(first, measured=middle, counters=counters, bounds=bounds)
+
+
+def _median(values: Sequence[float]) -> float:
+    return quantile(sorted(values), 0.5)
+
+
+@default_arithmetic
+def slices(cases: Sequence[Case]) -> list[Slice]:
+    """Return the statistics of all kernels by network, gradient and kind of layer, with totals.
+
+    A network's gradient comes as a whole first ("all"), then by kind where it has several.
+    """
+    found: dict[tuple[str, str], list[Case]] = {}
+    for case in distinct(cases):
+        assert case.row is not None
+        found.setdefault((case.group, case.row.kernel), []).append(case)
+    # A chip with several networks has a total of its own.
+    networks: dict[str, set[str]] = {}
+    for case in distinct(cases):
+        if case.row:
+            networks.setdefault(case.variant, set()).add(case.group)
+            found.setdefault((f"all of {case.variant}", case.row.kernel), []).append(case)
+    made = []
+    for (network, gradient), own in found.items():
+        if network == f"all of {own[0].variant}" and len(networks[own[0].variant]) == 1:
+            continue
+        made.append(_slice(network, gradient, "all", own))
+        kinds = {kind: [case for case in own if case.row and layer_kind(case.row) == kind] for kind in KINDS}
+        parts = [(kind, some) for kind, some in kinds.items() if some]
+        if len(parts) > 1:
+            made += [_slice(network, gradient, kind, some) for kind, some in parts]
+    return made
+
+
+def _slice(network: str, gradient: str, layers: str, cases: Sequence[Case]) -> Slice:
+    bounds = Counter("+".join(sorted(case.bounds[1])) for case in cases)
+    return Slice(network, gradient, layers, tuple(cases), summarise(cases), dict(bounds.most_common()))
+
+
+@default_arithmetic
+def pipe_errors(cases: Sequence[Case]) -> list[PipeErrors]:
+    """Return the errors of the busy times of the pipes, by network and gradient, where they were counted."""
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for case in distinct(cases):
+        for pipe, (measured, estimated) in case.counters.items():
+            # A pipe that had nothing to do says nothing.
+            if measured > 0 and case.row is not None:
+                key = case.group, case.row.kernel, pipe
+                found.setdefault(key, []).append(estimated / measured - 1)
+    return [
+        PipeErrors(*key, len(errors), _median([abs(error) for error in errors]), _median(errors))
+        for key, errors in found.items()
+    ]
+
+
+REPORTED = "report"  # the role of rows that no aim counts
+
+
+@dataclass(frozen=True)
+class Target:
+    """A limit for the errors of the rows of some groups of a class; of all groups if none is named.
+
+    groups      what the names of the groups begin with: networks are named with their batch
+    statistic   "median", "p90", "p95" or "worst" of the absolute errors, or "bounds": the wrong ones' share
+    """
+
+    name: str
+    kind: str
+    groups: tuple[str, ...]
+    statistic: str
+    limit: float
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The result of an aim over its rows."""
+
+    target: Target
+    count: int
+    value: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether the limit is kept."""
+        return self.value <= self.target.limit
+
+
+PUBLISHED, INFERRED = "published tilings", "inferred tilings"
+SPLIT, FIRST = "other, A2 generation", "other, first generation"
+SPLIT_LAYOUTS, FIRST_LAYOUTS = "TransData, A2 generation", "TransData, first generation"
+CALLS = "3-D grad_weight calls, 910B2"
+ALEXNET, NETWORKS = "AlexNet, HF32", ("ResNet-50", "YOLOv5s", "InceptionV3")
+TARGETS = (
+    Target("primitives", "primitives", (), "median", 0.03),
+    Target("primitives", "primitives", (), "p95", 0.15),
+    Target("matrix products, published tilings", "matmul", (PUBLISHED,), "worst", 0.15),
+    Target("pipes of one core, runs r1, r2, r4", "matmul", ("pipes of one core",), "worst", 0.10),
+    Target("matrix products, inferred tilings", "matmul", (INFERRED,), "worst", 0.20),
+    Target("other matrix products", "matmul", (SPLIT, FIRST), "median", 0.15),
+    Target("those of the A2 generation", "matmul", (SPLIT,), "median", 0.15),
+    Target("those of the first generation", "matmul", (FIRST,), "median", 0.15),
+    Target("gradients of AlexNet in HF32", "convolution", (ALEXNET,), "median", 0.08),
+    Target("gradients of AlexNet in HF32", "convolution", (ALEXNET,), "worst", 0.20),
+    Target("gradients, first generation", "convolution", NETWORKS, "median", 0.14),
+    Target("gradients, first generation", "convolution", NETWORKS, "p90", 0.45),
+    Target("changes of layout, A2 generation", "layouts", (SPLIT_LAYOUTS,), "median", 0.20),
+    Target("changes of layout, first generation", "layouts", (FIRST_LAYOUTS,), "median", 0.20),
+    Target("3-D grad_weight calls, 910B2", "calls", (CALLS,), "worst", 0.35),
+    Target("matrix products of this table", "matmul", (PUBLISHED, INFERRED, SPLIT), "bounds", 0.0),
+)
+
+
+@default_arithmetic
+def reached(cases: Sequence[Case]) -> list[Reached]:
+    """Return what becomes of every target that has a row among the cases."""
+    found = []
+    for target in TARGETS:
+        own = [case for case in cases if case.kind == target.kind and case.role != REPORTED]
+        if target.groups:
+            own = [case for case in own if case.group.startswith(target.groups)]
+        if target.statistic == "bounds":
+            own = [case for case in own if case.bound_right is not None]
+        if not own:
+            continue
+        summary = summarise(own)
+        # Only cases that tell a bound were kept above, so that none of them is passed over here.
+        wrong = 1 - summary.bounds_right / len(own)
+        value = wrong if target.statistic == "bounds" else getattr(summary, target.statistic)
+        found.append(Reached(target, len(own), value))
+    return found

@@ -14,9 +14,8 @@ from statistics import median
 from typing import NamedTuple
 
 from ascendsim.profile import list_products
-from ascendsim.validate.convolution import Kernel, kernel_key
-from ascendsim.validate.reading import Unusable
-from ascendsim.validate.schema import Row
+from ascendsim.validate.compare import Kernel, kernel_key
+from ascendsim.validate.schema import Row, Unusable
 
 GRADIENTS = ("grad_input", "grad_weight")
 # What a row of a whole call is called, and the gradient that the call makes.

@@ -21,8 +21,7 @@ from typing import Any
 from ascendsim.errors import DataError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.profiles.listed_shapes import gradient_sizes
-from ascendsim.validate.reading import Unusable, read_lines
-from ascendsim.validate.schema import Row
+from ascendsim.validate.schema import Row, Unusable, read_lines
 
 # What a column is called in kernel_details.csv and in op_summary.csv.
 _COLUMNS = {

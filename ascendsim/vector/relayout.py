@@ -7,17 +7,83 @@ from fractions import Fraction
 from math import ceil, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.program.instruction import Cost, SlotToSlot
+from ascendsim.program.instruction import Cost, SlotOntoSlot, SlotToSlot
 from ascendsim.program.places import Slot
-from ascendsim.vector.diagonal import OffDiagonal, OntoDiagonal
-from ascendsim.vector.instructions import on_the_cube_clock
+from ascendsim.vector.instructions import on_the_cube_clock, vector_cost
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from ascendsim.profile import Profile
-    from ascendsim.program.memory import CoreMemory
+    from ascendsim.program.places import CoreMemory
+
+    Places = NDArray[np.int_]
+
+
+class OntoDiagonal(NamedTuple):
+    """How the blocks of some groups become a part of a block-diagonal matrix in the cube's layout.
+
+    The tile is (rows, columns of a block, depths, taps): row i is channel `row` + i of the small side of all
+    merged groups, its columns are the channels of the big side in its own group. They land on the diagonal
+    of a matrix whose side along C0 is the small side's channels (`reduces_small`) or the big side's. Of that
+    matrix the part `padded` is made, as (C1 * C0, columns, depths, taps) from `first` on, and given as
+    (depths, C1, taps, C0, columns); what no block covers is zero.
+
+    block   channels of one group: small side, big side
+    """
+
+    padded: tuple[int, ...]
+    first: tuple[int, int]
+    row: int
+    block: tuple[int, int]
+    c0: int
+    reduces_small: bool
+
+    def turned(self, tile: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the part of the matrix."""
+        import numpy as np
+
+        rows, columns, depths, taps = self.padded
+        matrix = np.zeros(self.padded, tile.dtype)
+        small, big = _places(self.row, tile.shape[0], self.block)
+        down, across = (small, big) if self.reduces_small else (big, small)
+        down, across = down - self.first[0], across - self.first[1]
+        inside = (down >= 0) & (down < rows) & (across >= 0) & (across < columns)
+        matrix[down[inside], across[inside]] = tile[inside]
+        split = matrix.reshape(rows // self.c0, self.c0, columns, depths, taps)
+        return split.transpose(3, 0, 4, 1, 2)
+
+
+class OffDiagonal(NamedTuple):
+    """How the blocks on the diagonal of some rows of a merged matrix are picked out.
+
+    The tile is (depths, rows, C1, taps, C0), all columns of the rows from `row` on; the result holds the
+    first `kept` rows as (rows, columns of a block, depths, taps).
+
+    block   channels of one group: small side, big side
+    """
+
+    padded: tuple[int, ...]
+    row: int
+    block: tuple[int, int]
+    kept: int
+
+    def turned(self, tile: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the blocks."""
+        depths, rows, groups, taps, c0 = self.padded
+        matrix = tile.transpose(1, 2, 4, 0, 3).reshape(rows, groups * c0, depths, taps)
+        small, big = _places(self.row, self.kept, self.block)
+        return matrix[small - self.row, big]
+
+
+def _places(row: int, rows: int, block: tuple[int, int]) -> tuple[Places, Places]:
+    """Return row and column, on the small and the big side, of each element of the blocks of some rows."""
+    import numpy as np
+
+    small = np.arange(row, row + rows)[:, None] + np.zeros((1, block[1]), np.int_)
+    return small, small // block[0] * block[1] + np.arange(block[1])
+
 
 BLOCK_BYTES = 32
 
@@ -130,6 +196,130 @@ class FractalsToL1(_FractalsToL1, SlotToSlot):
         first = self.begin == (0, 0)
         tile = memory.new_tile(self.dst, self.tile_shape) if first else memory.tile(self.dst)
         tile[row : row + piece.shape[0], column : column + piece.shape[1]] = piece
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the path."""
+        path = profile.paths["UB_L1"]
+        return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle), path.latency_cycles)
+
+
+class _Rearrange(NamedTuple):
+    dst: Slot
+    src: Slot
+    bytes: int
+
+
+class Rearrange(_Rearrange, SlotToSlot):
+    """Copy a tile in UB so that elements which lay in blocks of their own, or across rows, become neighbours.
+
+    The carrier of a tile holds its elements in the order in which they are used, so only the cost is seen.
+
+    Pipe     V
+    Cost     head + one transpose repeat for each 256 of the `bytes` that the tile takes before
+    Source   AscendC TransDataTo5HD and Transpose pages (blocks of 32 bytes)
+    """
+
+    __slots__ = ()
+    pipe = "V"
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Copy."""
+        # Where bytes lie inside a tile is not modelled; a schedule that forgot this would be too fast, not
+        # wrong.
+        values = memory.tile(self.src)
+        memory.new_tile(self.dst, values.shape)[...] = values
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        return vector_cost(profile, "transpose", ceil(self.bytes / profile.vector.bytes_per_cycle))
+
+
+class _SpreadPixels(NamedTuple):
+    dst: Slot
+    src: Slot
+    channels: int
+    rows: int
+    cols: int
+    pixel_bytes: int
+    first: tuple[int, int]
+    step: tuple[int, int]
+
+
+class SpreadPixels(_SpreadPixels, SlotOntoSlot):
+    """Copy the pixels of `src` into a piece of zeros in UB, a step apart (Copy with a stride).
+
+    `first` is the row and the column of the first of them, `step` how far they lie apart along both.
+
+    Shapes   src (channels, rows, cols, C0), dst (channels, expanded rows, expanded cols, C0)
+    Pipe     V
+    Cost     a command for each row of each channel group: head + one unary repeat for each 256 bytes
+    """
+
+    __slots__ = ()
+    pipe = "V"
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.channels * self.rows, self.cols * self.pixel_bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Copy; what lies between keeps its zeros."""
+        rows, cols = (
+            slice(first, first + (count - 1) * step + 1, step)
+            for first, count, step in zip(self.first, (self.rows, self.cols), self.step, strict=True)
+        )
+        memory.tile(self.dst)[:, rows, cols] = memory.tile(self.src)
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of all commands."""
+        # A repeat takes 8 blocks of 32 bytes wherever they go, so the step between pixels costs nothing.
+        repeats = ceil(self.cols * self.pixel_bytes / profile.vector.bytes_per_cycle)
+        each = profile.vector.instruction_cycles("unary", repeats)
+        return on_the_cube_clock(profile, self.channels * self.rows * each)
+
+
+class _CopyUbToL1(NamedTuple):
+    dst: Slot
+    src: Slot
+    bytes: int
+    tile_shape: tuple[int, int, int, int]
+    begin: tuple[int, int, int]
+    first: bool
+
+
+class CopyUbToL1(_CopyUbToL1, SlotToSlot):
+    """Copy a piece of an image tile, both (channels, rows, cols, C0), from UB to its place in L1.
+
+    `begin` is the first channel group, row and column of the piece in the tile. The `first` piece begins the
+    tile; im2col reads the row of zeros at its end.
+
+    Pipe     MTE3
+    Cost     head + bytes / rate + latency of the path UB_L1
+    """
+
+    __slots__ = ()
+    pipe = "MTE3"
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return self.bytes
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Copy."""
+        piece, (*extent, c0) = memory.tile(self.src), self.tile_shape
+        flat = prod(extent) + 1, c0
+        tile = memory.new_tile(self.dst, flat) if self.first else memory.tile(self.dst)
+        tile[-1] = 0
+        image = tile[:-1].reshape(self.tile_shape)
+        box = tuple(slice(at, at + size) for at, size in zip(self.begin, piece.shape, strict=False))
+        image[box] = piece
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the path."""

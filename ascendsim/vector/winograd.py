@@ -24,7 +24,7 @@ from ascendsim.vector.instructions import FLOAT32_LANES, on_the_cube_clock
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
-    from ascendsim.program.memory import CoreMemory
+    from ascendsim.program.places import CoreMemory
 
 # Sums, copies and changes of sign of one tile: of a line times the columns, then times the rows it goes
 # along. Columns of the small side leave s0 where it is; its rows write all four points.

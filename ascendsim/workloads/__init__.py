@@ -7,7 +7,6 @@ writer      to a TOML file
 """
 
 from ascendsim.workloads.loader import load_workload, workload_names
-from ascendsim.workloads.records import Layer, Workload, merged
-from ascendsim.workloads.writer import toml_text
+from ascendsim.workloads.records import Layer, Workload, merged, toml_text
 
 __all__ = ["Layer", "Workload", "load_workload", "merged", "toml_text", "workload_names"]

@@ -12,7 +12,7 @@ import pytest
 
 from ascendsim import ConvProblem
 from ascendsim.cli import main
-from ascendsim.cli.single import _work
+from ascendsim.cli.run import _work
 from ascendsim.profile import list_products, load_profile
 from ascendsim.progress import busy, progress
 

@@ -11,12 +11,20 @@ import numpy as np
 import pytest
 
 from ascendsim.cli import main
-from ascendsim.cli.call import settings
-from ascendsim.cli.network import _notes
 from ascendsim.cli.parser import parse
-from ascendsim.cli.request import Network, Single, read_request
+from ascendsim.cli.request import (
+    GRADIENTS,
+    Network,
+    Single,
+    gradients,
+    natural,
+    order,
+    positive,
+    read_request,
+    sizes,
+)
+from ascendsim.cli.run import _notes, settings
 from ascendsim.cli.tensors import Tensors, memory_advice, normal_tensors, npz_attributes
-from ascendsim.cli.values import GRADIENTS, gradients, natural, order, positive, sizes
 from ascendsim.errors import ConfigError, DataError, UnsupportedError
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.report.files import make_folder, require_file, require_folder
@@ -399,7 +407,7 @@ def test_a_place_that_nothing_can_be_written_to_is_told_before_the_work(
     def work(*_, **__):
         raise AssertionError("the work has begun")
 
-    for name in ("cli.network.run_network", "studies.tuning.study.study_tiling", "cli.validate._rows"):
+    for name in ("cli.run.run_network", "studies.tuning.study.study_tiling", "cli.validate._rows"):
         monkeypatch.setattr(f"ascendsim.{name}", work)
     monkeypatch.setattr("ascendsim.studies.hardware.gains.study_hardware", work)
     asked = words.format(tmp_path).split()

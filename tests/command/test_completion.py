@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ascendsim.cli import main
-from ascendsim.cli.shell.completion import SHELLS
+from ascendsim.cli.shell import SHELLS
 
 COMPLETE = """
 COMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))

@@ -14,8 +14,8 @@ from numba.core import event
 from ascendsim import ConvProblem, estimate
 from ascendsim.cli import main
 from ascendsim.cli.parser import make_parser
-from ascendsim.cli.shell.verbose import CLEAR, COMPILING, told
-from ascendsim.native import telling
+from ascendsim.cli.shell import CLEAR, COMPILING, told
+from ascendsim.native import build as telling
 from ascendsim.native.build import build
 from ascendsim.ops import many
 from tests.helpers import native_functions as plain
@@ -87,7 +87,7 @@ def test_each_function_is_told_as_its_turn_comes(caplog):
 KERNEL = """
 import logging, sys
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
-logging.getLogger("ascendsim.native.telling").setLevel(logging.INFO)
+logging.getLogger("ascendsim.native.build").setLevel(logging.INFO)
 import numba, numpy as np
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ascendsim.numerics.accumulation.models import KINDS, AccumulationModel
-from ascendsim.numerics.accumulation.reduction import products_of
+from ascendsim.numerics.accumulation.models import KINDS, AccumulationModel, products_of
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.precision import GPUS

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from ascendsim.profile import list_products
-from ascendsim.profile.build import DERIVED
-from ascendsim.profile.kinds import Each, Kind, Maybe
-from ascendsim.profile.schema import ABOUT_TABLES, TREE
+from ascendsim.profile.records import DERIVED
+from ascendsim.profile.schema import ABOUT_TABLES, TREE, Each, Kind, Maybe
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAME = re.compile(r"`([^`]+)`(\??)")

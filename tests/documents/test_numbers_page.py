@@ -7,10 +7,14 @@ import pytest
 
 from ascendsim.cli import main
 from ascendsim.profile.schema import CONFIDENCES
-from ascendsim.report.columns import CALL, ERRORS, GRADIENT, KERNEL, LAYER
 from ascendsim.report.markdown import markdown_table
 from ascendsim.report.products import products_table
 from ascendsim.report.tables import (
+    CALL,
+    ERRORS,
+    GRADIENT,
+    KERNEL,
+    LAYER,
     TextTable,
     busy_table,
     bytes_table,

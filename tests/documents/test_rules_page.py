@@ -11,8 +11,7 @@ from ascendsim.errors import STATUS_NAMES
 from ascendsim.rules import load_rules, rule_set_names
 from ascendsim.rules.convolution.arguments import ARGUMENT_CHECKS
 from ascendsim.rules.convolution.empty import EMPTY_CHECKS, RELATED_EMPTY_CHECKS
-from ascendsim.rules.convolution.inner import INNER_CHECKS
-from ascendsim.rules.convolution.shapes import SHAPE_CHECKS
+from ascendsim.rules.convolution.shapes import INNER_CHECKS, SHAPE_CHECKS
 from ascendsim.rules.from_cube import with_cube
 from ascendsim.rules.tbc import TBC_CHECKS
 from tests.helpers.rules_calls import answer, conv

@@ -8,7 +8,7 @@ import pytest
 
 import ascendsim.ops.schedules
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
+from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
 from ascendsim.program.nest import Nest
 
 PAGE = Path(__file__).parents[2] / "docs" / "schedules.md"

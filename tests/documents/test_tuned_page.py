@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ascendsim.report.markdown import markdown_table
-from ascendsim.studies.engine.run import Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Engine, Store
 from tools.tuned import kernels, table, tuned
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuned.md"

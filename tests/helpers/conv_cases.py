@@ -8,21 +8,21 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from ascendsim.cube.fixpipe import Fixpipe
+from ascendsim.cube.movers import Fixpipe
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import TransData
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.lowering.layouts import unpack_weight
-from ascendsim.ops.lowering.lower import lower
 from ascendsim.ops.plan import GRID, Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import execute
 from ascendsim.profile import load_profile
-from ascendsim.timing.arrivals import arrivals as arrival_order
 from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.timeline import arrivals as arrival_order
 from ascendsim.vector.instructions import CopyUbToGm
 from tests.helpers.requests import plans_of
 from tests.helpers.toy_profiles import toy_split, toy_unified

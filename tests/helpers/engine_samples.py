@@ -10,9 +10,8 @@ from ascendsim import (
     load_profile,
 )
 from ascendsim.errors import AscendSimError
-from ascendsim.timing.arrivals import arrivals
 from ascendsim.timing.kernel import measure_kernel, time_kernel
-from ascendsim.timing.timeline import times_of
+from ascendsim.timing.timeline import arrivals, times_of
 from ascendsim.workloads import load_workload
 from tests.helpers.both_engines import assert_same_spans
 

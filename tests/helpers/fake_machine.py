@@ -4,11 +4,10 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 from ascendsim.profile.memory import LinkFigures
-from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.instruction import Cost, Derived, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program, ProgramBuilder
-from ascendsim.program.waits import Derived
 
 X = GmTensor("x", (1 << 20,), "float16", 2)
 Y = GmTensor("y", (1 << 20,), "float16", 2, role="output")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from ascendsim.native.control_word import accessors, control_word
-from ascendsim.native.loading import load
+from ascendsim.native.default_arithmetic import accessors, control_word
+from ascendsim.native.elf import load
 from ascendsim.native.processor import emit
 
 # The bits to change in the default word.

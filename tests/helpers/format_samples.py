@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from ascendsim.numerics.formats.dtypes import dtype
-from ascendsim.numerics.formats.hifloat8_codes import positive_values
+from ascendsim.numerics.formats.dtypes import dtype, positive_values
 
 
 def random_patterns(count, seed=0):

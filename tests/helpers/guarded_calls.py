@@ -20,20 +20,15 @@ from ascendsim.numerics import quick_casts, winograd
 from ascendsim.numerics.accumulation import twins
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats import (
-    cast_twins,
-    casts,
-    dtypes,
-    format_rounding,
-    hifloat8,
-    hifloat8_rounding,
-    tables,
-    ulp,
-)
+from ascendsim.numerics.formats import casts, dtypes, format_rounding, hifloat8
+from ascendsim.numerics.formats import casts as cast_twins
+from ascendsim.numerics.formats import dtypes as ulp
+from ascendsim.numerics.formats import format_rounding as tables
+from ascendsim.numerics.formats import hifloat8 as hifloat8_rounding
 from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
-from ascendsim.ops.reference import sums
+from ascendsim.ops.reference import ordered as sums
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.tiling.request import PlanRequest
@@ -453,10 +448,10 @@ CALLS = {
         *each(accumulated, model="seq:RNE"),
         *each(accumulated, model="align:4:F26:RZ"),
     ],
-    "numerics.formats.cast_twins.cast_twin": [
+    "numerics.formats.casts.cast_twin": [
         lambda: [cast_twins.cast_twin(float(x), fmt) for fmt in dtypes.DTYPES[:3] for x in FINITE[::40]]
     ],
-    "numerics.formats.cast_twins.hybrid_twin": [
+    "numerics.formats.casts.hybrid_twin": [
         lambda: [cast_twins.hybrid_twin(x, name) for name in hifloat8_rounding.HYBRIDS for x in MAGNITUDES]
     ],
     "numerics.formats.casts.hf32": [lambda: [casts.hf32(VALUES, bits) for bits in (10, 11)]],
@@ -470,19 +465,19 @@ CALLS = {
     ],
     "numerics.formats.hifloat8.HiFloat8Array": [eight_bits],
     "numerics.formats.hifloat8.value_ranks": [eight_bits],
-    "numerics.formats.hifloat8_rounding.round_hifloat8": [
+    "numerics.formats.hifloat8.round_hifloat8": [
         lambda: hifloat8_rounding.round_hifloat8(VALUES, "ROUND", "ieee")
     ],
-    "numerics.formats.hifloat8_rounding.round_hybrid": [
+    "numerics.formats.hifloat8.round_hybrid": [
         lambda: [
             hifloat8_rounding.round_hybrid(HALVES, name, "float16") for name in hifloat8_rounding.HYBRIDS
         ]
     ],
     **{
-        f"numerics.formats.tables.{name}": [eight_bit_tables]
+        f"numerics.formats.format_rounding.{name}": [eight_bit_tables]
         for name in ("code_table", "decode_codes", "encode_codes")
     },
-    "numerics.formats.ulp.ulps": [lambda: [ulp.ulps(FINITE, fmt) for fmt in dtypes.DTYPES]],
+    "numerics.formats.dtypes.ulps": [lambda: [ulp.ulps(FINITE, fmt) for fmt in dtypes.DTYPES]],
     "numerics.metrics.error_metrics": [measured],
     **{
         f"numerics.quick_casts.{name}": [as_carriers]
@@ -521,7 +516,7 @@ CALLS = {
     "ops.matmul.matmul": each(matmul),
     "ops.reference.call.reference_gradients": each(by_definition),
     "ops.reference.float64.gradients_float64": each(in_float64),
-    "ops.reference.sums.bias_gradient": [summed],
+    "ops.reference.ordered.bias_gradient": [summed],
     "ops.tiling.legal.tilings.legal_tilings": [sampled_tilings],
     "ops.tiling.plan_files.read_plans": [PLANS],
     "ops.tiling.plan_files.write_plans": [PLANS],
@@ -530,20 +525,20 @@ CALLS = {
     "profile.changes.Change": [products],
     "profile.changes.parse_changes": [products],
     "profile.changes.read_changes": [in_folder(change_files)],
-    "profile.costs.Cost": [products],
+    "profile.records.Cost": [products],
     "profile.files.list_products": [products],
     "profile.files.load_profile": [products],
     "profile.files.profile_from_tree": [product_of_figures],
     "profile.records.Profile": [products],
     "report.trace.write.write_trace": [in_folder(traced)],
-    "studies.arithmetic.errors.attribute": each(attributed),
-    "studies.arithmetic.errors.spread": each(spread),
+    "studies.arithmetic.math.attribute": each(attributed),
+    "studies.arithmetic.math.spread": each(spread),
     "studies.arithmetic.formats.format_of": [formats],
     "studies.arithmetic.formats.quantise": [
         partial(quantised, *given)
         for given in (["float32"], ["e5m10"], ["mx(e4m3)"], ["scaled(e4m3)"], ["e4m3", "stochastic"])
     ],
-    "studies.identify.evidence.rank_by_public_figures": [
+    "studies.identify.folder.rank_by_public_figures": [
         lambda: precision.rank_by_public_figures(["block:4:RNE", "seq:RNE"])
     ],
     "timing.critical_path.critical_path": [timed_kernel],

@@ -9,40 +9,28 @@ import numpy as np
 
 import ascendsim
 from ascendsim.profile import Cost, parse_changes
-from ascendsim.report.calls.pictures import points_of, roof_of
+from ascendsim.report.calls import points_of, roof_of
 from ascendsim.report.document import Run, run_document
-from ascendsim.report.page.roofline import roofline
-from ascendsim.studies.codesign.designs import study_codesign
-from ascendsim.studies.codesign.records import DesignQuestion
+from ascendsim.report.page.charts import roofline
+from ascendsim.studies.codesign import DesignQuestion, study_codesign
 from ascendsim.studies.engine.point import Point
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.engine.table import rows_of
-from ascendsim.studies.hardware.enlarging import enlargings
+from ascendsim.studies.engine.run import Budget, Engine, Store, rows_of
 from ascendsim.studies.hardware.gains import study_hardware
+from ascendsim.studies.hardware.plans import enlargings
 from ascendsim.studies.hardware.records import Question, StudiedLayer
-from ascendsim.studies.identify import cases as probes
 from ascendsim.studies.identify import folder as probe_folder
-from ascendsim.studies.interval import interval
-from ascendsim.studies.modes.cases import Case, Drawn
-from ascendsim.studies.modes.measure import Axes
-from ascendsim.studies.modes.point import PrecisionPoint, answer, case_errors
-from ascendsim.studies.modes.study import PrecisionStudy
-from ascendsim.studies.precision import float64_references, judge
-from ascendsim.studies.tuning.beside import set_beside
-from ascendsim.studies.tuning.export import INDEX, export, exported_plans
+from ascendsim.studies.identify import vectors as probes
+from ascendsim.studies.modes.choice import Case, Drawn, PrecisionStudy
+from ascendsim.studies.modes.measure import Axes, PrecisionPoint, answer, case_errors
+from ascendsim.studies.sweep import float64_references, interval, judge
 from ascendsim.studies.tuning.records import TilingQuestion
-from ascendsim.studies.tuning.study import study_tiling
-from ascendsim.validate.compare import grouped, summarise
-from ascendsim.validate.convolution import pipe_errors, slices
+from ascendsim.studies.tuning.study import set_beside, study_tiling
+from ascendsim.studies.tuning.tune import INDEX, export, exported_plans
+from ascendsim.validate.compare import grouped, pipe_errors, reached, slices, summarise
 from ascendsim.validate.msprof import read_msprof
 from ascendsim.validate.plans.measured import MeasuredPlan, measured_times, ranked_anew
-from ascendsim.validate.quoted import quoted_rows
-from ascendsim.validate.ranking import ranking_noise, rankings
-from ascendsim.validate.reading import read_rows
-from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row
-from ascendsim.validate.targets import reached
+from ascendsim.validate.run import compare_rows, quoted_rows, ranking_noise, rankings
+from ascendsim.validate.schema import Row, read_rows
 from tests.helpers.guarded_calls import PROBLEM, PRODUCT, STORED, each, in_folder
 
 LAYERS = (StudiedLayer("small", PROBLEM, (True, True, False)),)
@@ -194,40 +182,40 @@ def reported():
 QUOTED = Path(str(files("ascendsim.validate") / "quoted.csv"))
 PROBED, TUNED, READ = in_folder(probed), in_folder(tuned), in_folder(read)
 STUDIES = {
-    "report.calls.pictures.points_of": [reported],
-    "report.calls.pictures.roof_of": [reported],
+    "report.calls.points_of": [reported],
+    "report.calls.roof_of": [reported],
     "report.document.run_document": [reported],
-    "report.page.roofline.roofline": [reported],
-    "studies.codesign.designs.study_codesign": [codesign],
+    "report.page.charts.roofline": [reported],
+    "studies.codesign.study_codesign": [codesign],
     "studies.engine.run.Engine": [points],
-    "studies.engine.table.rows_of": [points],
-    "studies.hardware.enlarging.enlargings": [lambda: enlargings(ascendsim.load_profile(PRODUCT))],
+    "studies.engine.run.rows_of": [points],
+    "studies.hardware.plans.enlargings": [lambda: enlargings(ascendsim.load_profile(PRODUCT))],
     "studies.hardware.gains.study_hardware": [hardware],
     **{
         f"studies.identify.folder.{name}": [PROBED]
         for name in ("read_outputs", "write_outputs", "write_probe")
     },
-    "studies.identify.cases.simulated": [PROBED],
-    "studies.interval.interval": [swept],
-    "studies.modes.cases.Drawn": [modes],
-    "studies.modes.point.answer": [modes],
-    "studies.modes.point.case_errors": [modes],
-    "studies.modes.study.PrecisionStudy": [modes],
-    "studies.precision.float64_references": each(judged),
-    "studies.precision.judge": each(judged),
-    "studies.tuning.beside.set_beside": [lambda: set_beside(question(), {"base_m": 32, "base_n": 32})],
-    "studies.tuning.export.export": [TUNED],
-    "studies.tuning.export.exported_plans": [TUNED],
+    "studies.identify.vectors.simulated": [PROBED],
+    "studies.sweep.interval": [swept],
+    "studies.modes.choice.Drawn": [modes],
+    "studies.modes.measure.answer": [modes],
+    "studies.modes.measure.case_errors": [modes],
+    "studies.modes.choice.PrecisionStudy": [modes],
+    "studies.sweep.float64_references": each(judged),
+    "studies.sweep.judge": each(judged),
+    "studies.tuning.study.set_beside": [lambda: set_beside(question(), {"base_m": 32, "base_n": 32})],
+    "studies.tuning.tune.export": [TUNED],
+    "studies.tuning.tune.exported_plans": [TUNED],
     "studies.tuning.study.study_tiling": [TUNED],
     **{f"validate.compare.{name}": [compared] for name in ("Case", "grouped", "summarise")},
-    **{f"validate.convolution.{name}": [compared] for name in ("pipe_errors", "slices")},
+    **{f"validate.compare.{name}": [compared] for name in ("pipe_errors", "slices")},
     "validate.msprof.read_msprof": [READ],
     "validate.plans.measured.MeasuredPlan": [ranked],
     "validate.plans.measured.measured_times": [READ],
     "validate.plans.measured.ranked_anew": [ranked],
-    "validate.quoted.quoted_rows": [READ],
-    **{f"validate.ranking.{name}": [compared] for name in ("ranking_noise", "rankings")},
-    "validate.reading.read_rows": [READ],
+    "validate.run.quoted_rows": [READ],
+    **{f"validate.run.{name}": [compared] for name in ("ranking_noise", "rankings")},
+    "validate.schema.read_rows": [READ],
     "validate.run.compare_rows": [compared],
-    "validate.targets.reached": [compared],
+    "validate.compare.reached": [compared],
 }

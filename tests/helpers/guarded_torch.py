@@ -79,7 +79,7 @@ def by_module(kind):
 SIMULATED = each(simulated)
 TORCH = {
     "torch.autograd.convolution": each(convolved),
-    "torch.mode.Simulation": SIMULATED,
-    "torch.records.Record": SIMULATED,
-    **{f"torch.modules.{kind}": [by_module(kind)] for kind in KINDS},
+    "torch.dispatch.Simulation": SIMULATED,
+    "torch.passes.Record": SIMULATED,
+    **{f"torch.autograd.{kind}": [by_module(kind)] for kind in KINDS},
 }

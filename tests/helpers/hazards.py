@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.program.waits import HAZARDS
+from ascendsim.program.instruction import HAZARDS
 from tests.helpers.conv_cases import kernels_with_inputs
 
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.program.memory import CoreMemory
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.program.places import CoreMemory
 
 MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))
 

@@ -2,8 +2,7 @@
 
 import csv
 
-from ascendsim.validate.reading import read_row
-from ascendsim.validate.schema import COLUMNS
+from ascendsim.validate.schema import COLUMNS, read_row
 
 # The columns that every kernel has beside those of `KINDS`.
 ABOUT = {"id": "mine", "variant": "910B1", "source": "a table"}

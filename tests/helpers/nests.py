@@ -15,11 +15,11 @@ Indices are named; "task" is that of the task. What stands in `rows` below says 
 
 import numpy as np
 
-from ascendsim.program.indices import Axis, alike
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import NestProgram, ProgramBuilder
+from ascendsim.program.walk import Axis, alike
 from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
 from tests.helpers.toy_profiles import toy_split
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.costing import CostBook, PricedProgram
-from ascendsim.timing.l2.accesses import HIT, Outcome, Outcomes
 from ascendsim.timing.l2.account import L2_STARTS, L2Account, Start
+from ascendsim.timing.l2.phase import HIT, Outcome, Outcomes
+from ascendsim.timing.times import CostBook, PricedProgram
 from tests.helpers.oracles_l2_slices import Share, Slice, SliceTransfer, cut, transfers_of, whole
 from tests.helpers.oracles_l2_stack import L2State, Residency, Stack
 

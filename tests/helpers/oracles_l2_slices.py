@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import Gm, GmTensor
-from ascendsim.timing.costing import PricedProgram
+from ascendsim.timing.times import PricedProgram
 from tests.helpers.oracles_l2_stack import Residency
 
 Share = Fraction | int

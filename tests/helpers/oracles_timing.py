@@ -3,7 +3,7 @@
 from fractions import Fraction
 from math import ceil, floor
 
-from ascendsim.timing.l2.accesses import HIT
+from ascendsim.timing.l2.phase import HIT
 
 UNITS = 2**20  # in a byte
 

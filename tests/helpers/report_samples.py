@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 
 from ascendsim.numerics.metrics import error_metrics
+from ascendsim.ops.graph_times import summarise
 from ascendsim.ops.results import ConvolutionBackwardResult, Retimed
-from ascendsim.ops.summary import summarise
 from ascendsim.report.document import Run
 from ascendsim.studies.records import FigureEffect, Interval, JudgedGradient
 from ascendsim.timing.kernel import time_kernel

@@ -3,8 +3,7 @@
 What `ops/tiling/vendor/library` does with whole arrays; both must find the same blocks, of equal ones too.
 """
 
-from ascendsim.ops.tiling.search.costs import Costs
-from ascendsim.ops.tiling.search.rates import Rates
+from ascendsim.ops.tiling.search.costs import Costs, Rates
 
 
 def best_dgrad_tiles(gemm, profile, m_all, n_all):

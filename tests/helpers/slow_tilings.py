@@ -9,13 +9,12 @@ from math import ceil, prod
 from operator import itemgetter
 from typing import NamedTuple
 
-from ascendsim.cube.im2col import Im2col
+from ascendsim.cube.loads import Im2col, TapRows, Transposed, round_up
 from ascendsim.cube.mmad import Mmad, spacing_needed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import TapRows, Transposed, round_up
 from ascendsim.ops.plan import Tiling, even_parts
-from ascendsim.ops.problems.taps import Taps, first_box
-from ascendsim.ops.tiling.search.rates import NOWHERE, BaseBlock, base_block
+from ascendsim.ops.problems.sliding import Taps, first_box
+from ascendsim.ops.tiling.search.costs import NOWHERE, BaseBlock, base_block
 
 LONGEST_LIST, HIDDEN, MOST = 6, 0.2, 512
 

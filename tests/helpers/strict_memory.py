@@ -5,16 +5,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe
-from ascendsim.cube.movers import CopyGmToL1, FillL1
+from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.formats.dtypes import ELEMENTS, find
-from ascendsim.program.memory import CoreMemory
-from ascendsim.program.places import Gm
+from ascendsim.program.places import CoreMemory, Gm
 from ascendsim.program.program import Program
-from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
-from ascendsim.vector.zero_insertion import CopyUbToL1
+from ascendsim.vector.instructions import (
+    Add,
+    AddLanes,
+    AddRows,
+    Cast,
+    CopyGmToUb,
+    CopyUbToGm,
+    Fill,
+    SumLanes,
+    SumPixels,
+)
+from ascendsim.vector.relayout import CopyUbToL1
 from tests.helpers.conv_cases import kernels_with_inputs
 
 

@@ -4,8 +4,7 @@ from functools import cache
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.profile import parse_changes
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.gains import study_hardware
 from ascendsim.studies.hardware.records import Question, StudiedLayer
 from tests.studies.test_study_engine import SMALL

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from ascendsim import ConvProblem, Tiling, load_profile
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan
-from ascendsim.ops.problems.winograd import Clusters
-from ascendsim.ops.schedules.order import WinogradOrder
+from ascendsim.ops.problems.products import Clusters
+from ascendsim.ops.schedules.base import WinogradOrder
 from tests.helpers.conv_cases import call_of, kernels_with_inputs
 
 # Odd sizes end inside a tile; one image has a single row of tiles, one 17 tiles across.

@@ -10,7 +10,7 @@ import pytest
 
 import fingerprint
 from ascendsim.cli.parser import make_parser
-from ascendsim.ops.schedules.catalogue import SCHEDULES
+from ascendsim.ops.schedules.base import SCHEDULES
 from fingerprint_cases import COMMANDS, NESTS, cases
 from fingerprint_compare import compare
 

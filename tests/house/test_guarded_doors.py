@@ -25,10 +25,9 @@ from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.profile import list_products, load_profile
 from ascendsim.studies.identify import judge
-from ascendsim.studies.identify.cases import Case
-from ascendsim.validate import quoted
-from ascendsim.validate.ranking import Noise
-from ascendsim.validate.run import compare_rows
+from ascendsim.studies.identify.vectors import Case
+from ascendsim.validate import run as quoted
+from ascendsim.validate.run import Noise, compare_rows
 from tests.helpers.exports import exported, shown
 from tests.helpers.float_modes import MODES, mode, modes_set
 from tests.helpers.guarded_calls import CALLS, LAYER, PROBLEM, PRODUCT, SUBNORMAL, TINY, USUAL, backward, told
@@ -79,13 +78,13 @@ def bits(value):
 # On these inputs no mode can change anything, guard or not: bits are cut and integers compared.
 STEADY = {
     *(
-        "numerics.formats.cast_twins.cast_twin",
+        "numerics.formats.casts.cast_twin",
         "numerics.formats.casts.hf32",
         "numerics.formats.casts.round_to",
     ),
-    *("numerics.formats.hifloat8_rounding.round_hifloat8", "numerics.formats.hifloat8_rounding.round_hybrid"),
+    *("numerics.formats.hifloat8.round_hifloat8", "numerics.formats.hifloat8.round_hybrid"),
     *(
-        "numerics.formats.ulp.ulps",
+        "numerics.formats.dtypes.ulps",
         "ops.tiling.legal.tilings.legal_tilings",
         "ops.tiling.plan_files.read_plans",
     ),
@@ -95,8 +94,8 @@ STEADY = {
 # Modes under which what is remembered is made anew; and what takes long runs under no others.
 FRESH = ("up", "ftz and daz")
 LONG = {
-    *("studies.codesign.designs.study_codesign", "studies.hardware.gains.study_hardware"),
-    *("studies.identify.folder.read_outputs", "studies.interval.interval", "studies.tuning.export.export"),
+    *("studies.codesign.study_codesign", "studies.hardware.gains.study_hardware"),
+    *("studies.identify.folder.read_outputs", "studies.sweep.interval", "studies.tuning.tune.export"),
 }
 
 
@@ -290,7 +289,7 @@ def test_plain_floats_load_no_code_where_the_default_is_set(monkeypatch):
     assert len(asked) == len(MODES)
 
 
-@needs_torch("torch.mode.Simulation")
+@needs_torch("torch.dispatch.Simulation")
 def test_a_backward_in_another_thread_than_its_forward(set_by_caller):
     from ascendsim.torch import Setting, convolution
 
@@ -308,7 +307,7 @@ def test_a_backward_in_another_thread_than_its_forward(set_by_caller):
     assert gradients(elsewhere) == gradients(lambda function, *given: function(*given))
 
 
-@needs_torch("torch.mode.Simulation")
+@needs_torch("torch.dispatch.Simulation")
 def test_what_torch_computes_itself_keeps_the_mode_of_the_script():
     from torch.nn.functional import conv2d
 

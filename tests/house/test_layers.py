@@ -19,8 +19,7 @@ ROOT = Path(ascendsim.__file__).parent
 # What each room may import of ours, type-only imports included. A room is a folder or a file at the top; in
 # `ops` one storey lower. A room that is not listed fails, so that its place is a decision.
 MACHINE = {"errors", "numerics", "profile", "program"}
-LOOPS = MACHINE | {"cube", "vector", "arguments", "frozen", "ops/plan", "ops/plan_text", "ops/problems"}
-NESTS = LOOPS | {"ops/plan_checks"}
+LOOPS = MACHINE | {"cube", "vector", "arguments", "frozen", "ops/plan", "ops/problems"}
 CALL = LOOPS | {
     "native",
     "ops/lowering",
@@ -38,7 +37,6 @@ MAY_IMPORT = {
         "ops/conv_tbc_backward",
         "ops/convolution_backward",
         "ops/matmul",
-        "ops/matmul_tiling",
         "profile",
     }
     | {"ops/many", "ops/plan", "ops/problems", "ops/schedules", "ops/tiling"},
@@ -58,18 +56,13 @@ MAY_IMPORT = {
     "functional": MACHINE | {"native"},
     "timing": {"errors", "frozen", "native", "profile", "program"},
     "ops": set(),
-    "ops/plan": {"arguments", "errors"},
-    "ops/plan_checks": {"arguments", "errors", "profile", "ops/plan"},
-    "ops/plan_text": {"errors"},
-    "ops/matmul_tiling": {"ops/plan"},
+    "ops/plan": {"arguments", "errors", "profile"},
     "ops/problems": MACHINE | {"arguments", "cube", "frozen"},
-    "ops/schedules": NESTS,
+    "ops/schedules": LOOPS,
     "ops/tiling": LOOPS | {"native", "ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
-    "ops/notebook": set(),
-    "ops/results": {"errors", "native", "ops/notebook", "ops/plan", "program", "timing"},
-    "ops/summary": {"profile", "program", "timing", "ops/results"},
+    "ops/results": {"errors", "native", "ops/plan", "program", "timing"},
     "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/operands", "ops/tiling"},
     "ops/graph_times": {
         "errors",
@@ -77,13 +70,10 @@ MAY_IMPORT = {
         "profile",
         "program",
         "timing",
-        "ops/known_times",
         "ops/lowering",
-        "ops/plan_text",
+        "ops/plan",
         "ops/results",
-        "ops/summary",
     },
-    "ops/known_times": {"profile", "program", "timing"},
     "ops/running": LOOPS
     | {"functional", "native", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands"}
     | {"ops/graph_times", "ops/options", "ops/results"},
@@ -105,7 +95,6 @@ MAY_IMPORT = {
     | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},
-    "ops/transdata": CALL | {"ops/schedules"},
     "precision": {"arguments", "native", "numerics", "studies"},
     "studies": {"arguments", "errors", "native", "numerics", "parallel", "profile", "rules", "timing"}
     | {"ops/convolution_backward", "ops/sequences", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
@@ -118,18 +107,15 @@ MAY_IMPORT = {
         "ops/matmul",
         "ops/results",
         "ops/tiling",
-        "ops/transdata",
     },
     "torch": {"arguments", "errors", "frozen", "numerics", "profile", "rules", "studies", "workloads"}
     | {"native", "ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
     "aclnn": CALL | {"ops/tiling", "ops/convolution_backward", "ops/conv_tbc_backward"},
-    "report": MACHINE
-    | {"", "native", "timing", "studies", "validate", "ops/plan", "ops/plan_text", "ops/results"},
+    "report": MACHINE | {"", "native", "timing", "studies", "validate", "ops/plan", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {
         "native",
         "ops/plan",
-        "ops/plan_text",
         "ops/schedules",
         "ops/tiling",
         "parallel",
@@ -243,26 +229,22 @@ def test_imports_point_one_way(path):
 # What the report may read of the rooms that run something: the modules that only hold records. `validate` has
 # records, statistics and the comparison in the same modules still, and stands apart.
 RECORDS = {
-    *(
-        "__init__.py",
-        "ops/plan.py",
-        "ops/plan_text.py",
-        "ops/results.py",
-        "program/instruction.py",
-        "program/kernel.py",
-        "program/places.py",
-        "program/posts.py",
-        "studies/codesign/records.py",
-        "studies/hardware/records.py",
-        "studies/identify/records.py",
-        "studies/modes/choice.py",
-        "studies/modes/records.py",
-        "studies/modes/study.py",
-        "studies/records.py",
-        "studies/tuning/records.py",
-    ),
-    *("timing/critical_path.py", "timing/stages.py", "timing/tiles.py"),
-    *("timing/timeline.py", "timing/times.py"),
+    "__init__.py",
+    "ops/plan.py",
+    "ops/results.py",
+    "program/instruction.py",
+    "program/kernel.py",
+    "program/places.py",
+    "studies/codesign.py",
+    "studies/hardware/records.py",
+    "studies/identify/records.py",
+    "studies/modes/choice.py",
+    "studies/modes/records.py",
+    "studies/records.py",
+    "studies/tuning/records.py",
+    "timing/critical_path.py",
+    "timing/timeline.py",
+    "timing/times.py",
 }
 LEAVES = {"errors", "native", "numerics", "profile", "report", "validate"}
 EXECUTORS = {"functional.py", "ops/graph_times.py", "ops/running.py", "timing/kernel.py"}
@@ -339,7 +321,7 @@ def test_forks_wait_for_all_that_is_imported_by_whoever_computes():
 
 def test_only_the_store_knows_sqlite():
     users = [path for path in FILES for name in imports(path) if name.split(".")[0] == "sqlite3"]
-    assert {str(path.relative_to(ROOT)) for path in users} == {"studies/engine/store.py"}
+    assert {str(path.relative_to(ROOT)) for path in users} == {"studies/engine/run.py"}
 
 
 def climbs(source):

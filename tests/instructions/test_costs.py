@@ -10,19 +10,18 @@ from math import ceil
 
 import pytest
 
-from ascendsim.cube.fixpipe import Fixpipe
+from ascendsim.cube.loads import Submatrix, TapRows
 from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import Submatrix, TapRows
+from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.profile import load_profile
-from ascendsim.profile.units import Vector
+from ascendsim.profile.memory import Vector
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import ProgramBuilder
-from ascendsim.timing.l2.accesses import Outcome
-from ascendsim.timing.transfers import Spreading
-from ascendsim.validate.kinds.tight_loop import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
+from ascendsim.timing.l2.phase import Outcome
+from ascendsim.timing.links import Spreading
+from ascendsim.validate.kinds.primitives import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.toy_profiles import toy_split

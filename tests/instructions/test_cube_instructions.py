@@ -11,18 +11,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, ReadOut, StallCube
-from ascendsim.cube.im2col import Im2col, Window
-from ascendsim.cube.load3d import row_spans
+from ascendsim.cube.loads import Im2col, Submatrix, TapRows, Transposed, Window, row_spans
 from ascendsim.cube.mmad import Mmad, PipeBarrier
-from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
-from ascendsim.cube.tile_reads import Submatrix, TapRows, Transposed
+from ascendsim.cube.movers import (
+    CopyGmToL1,
+    CopyL0cToUb,
+    FillL1,
+    Fixpipe,
+    LoadL0A,
+    LoadL0B,
+    Placement,
+    ReadOut,
+    StallCube,
+)
 from ascendsim.errors import ProgramError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
 from ascendsim.program.instruction import Cost, Traffic
-from ascendsim.program.memory import CoreMemory
-from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
 from tests.helpers.instruction_samples import counted, memory, put
 from tests.helpers.toy_profiles import toy_split, toy_unified
 

@@ -7,16 +7,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ascendsim.cube.im2col import Im2col
+from ascendsim.cube.loads import Im2col
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.sliding import Sliding
-from ascendsim.ops.problems.taps import Taps, cut_taps, first_box, first_boxes, segments_of
-from ascendsim.program.memory import CoreMemory
-from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.ops.problems.products import DgradGemm
+from ascendsim.ops.problems.sliding import Sliding, Taps, cut_taps, first_box, first_boxes, segments_of
+from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
 
 L1, L0A = Slot("L1", 1 << 20, "A1", 0), Slot("L0A", 1 << 20, "A0", 1)
 MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))

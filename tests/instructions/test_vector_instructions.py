@@ -10,12 +10,22 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import MathSettings
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.vector.instructions import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill, vector_cost
-from ascendsim.vector.rearrange import Rearrange
-from ascendsim.vector.row_sums import AddRows, SumLanes, SumPixels
+from ascendsim.vector.instructions import (
+    Add,
+    AddLanes,
+    AddRows,
+    Cast,
+    CopyGmToUb,
+    CopyUbToGm,
+    Fill,
+    SumLanes,
+    SumPixels,
+    vector_cost,
+)
+from ascendsim.vector.relayout import Rearrange
 from tests.helpers.instruction_samples import MATH, counted, memory, put
 from tests.helpers.toy_profiles import toy_split
 

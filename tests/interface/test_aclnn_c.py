@@ -13,7 +13,7 @@ import ascendsim.aclnn as acl
 from ascendsim import convolution_backward
 from ascendsim.aclnn import AclTensor, Out
 from ascendsim.errors import STATUS_NAMES
-from ascendsim.rules.names import FORMATS
+from ascendsim.rules.model import FORMATS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "08_the_interface_call_by_call.py"
 SHAPES = {

@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim import Tiling, conv_tbc_backward, convolution_backward
 from ascendsim.aclnn import AclnnError, CubeMathType
-from ascendsim.ops.options.keywords import CallOptions
+from ascendsim.ops.options.call import CallOptions
 from tests.helpers.aclnn_calls import OUTPUTS, arguments_of, first_phase
 from tests.helpers.rules_calls import changed, conv, tbc
 

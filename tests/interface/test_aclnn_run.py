@@ -12,7 +12,7 @@ from ascendsim.aclnn import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
-from ascendsim.aclnn.outputs import overlaps_itself
+from ascendsim.aclnn.executor import overlaps_itself
 from ascendsim.aclnn.tensor import write
 from ascendsim.errors import CapacityError
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array

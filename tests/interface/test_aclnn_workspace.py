@@ -8,7 +8,7 @@ import pytest
 
 from ascendsim import Tiling
 from ascendsim.aclnn import AclnnError, AclTensor
-from ascendsim.aclnn.workspace import LARGEST, planned_sizes
+from ascendsim.aclnn.interface import LARGEST, planned_sizes
 from ascendsim.errors import CapacityError
 from ascendsim.ops.problems.convolution import ConvProblem
 from tests.helpers.aclnn_calls import arguments_of, first_phase
@@ -319,7 +319,7 @@ def test_a_call_that_cannot_be_lowered_is_an_inner_failure(monkeypatch, call, ch
     def fail(*_):
         raise raised
 
-    monkeypatch.setattr("ascendsim.ops.lowering.lower.lower", fail)
+    monkeypatch.setattr("ascendsim.ops.lowering.known.lower", fail)
     monkeypatch.setattr("ascendsim.ops.conv_tbc_backward.append_gradients", fail)
     with pytest.raises(AclnnError) as caught:
         first_phase(call, arguments_of(call, arrays=False))

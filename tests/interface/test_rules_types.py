@@ -8,8 +8,7 @@ import pytest
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError
 from ascendsim.rules import TensorDescription as T
 from ascendsim.rules import resolve, rule_product
-from ascendsim.rules.calls import GRADIENTS, CubeMathType
-from ascendsim.rules.typed import dtype_name, format_name, typed
+from ascendsim.rules.typed import GRADIENTS, CubeMathType, dtype_name, format_name, typed
 from tests.helpers.rules_calls import answer, changed, conv, tbc
 
 

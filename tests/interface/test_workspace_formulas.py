@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from ascendsim import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.tiling.vendor import workspace
-from ascendsim.ops.tiling.vendor.layer import Layer
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from ascendsim.ops.tiling.vendor import operators as workspace
+from ascendsim.ops.tiling.vendor.layer import Layer, VendorPlan
 from tests.helpers.aclnn_calls import arguments_of, first_phase
 from tests.helpers.rules_calls import conv
 from tests.helpers.vendor_layers import ARCH22, ARCH35

@@ -15,8 +15,8 @@ import pytest
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.native import Native
 from ascendsim.native.cache import cache_file, read, write
-from ascendsim.native.folder import remove_unused
 from ascendsim.native.object_code import ObjectCode
+from ascendsim.native.sealed import remove_unused
 from tests.helpers import native_functions as plain
 
 ROOT = Path(__file__).parents[2]

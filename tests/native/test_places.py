@@ -5,7 +5,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.native import Native
-from ascendsim.ops import known_times
+from ascendsim.ops import graph_times as known_times
 from ascendsim.timing.fast import phase as engine
 from ascendsim.timing.l2 import phase as l2
 from tests.helpers import native_functions as plain

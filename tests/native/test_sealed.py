@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ascendsim.cli.shell.verbose import told
+from ascendsim.cli.shell import told
 from ascendsim.native import Native, sealed
 from ascendsim.native.cache import cache_file, read, write
-from ascendsim.native.folder import folder_of, usable_folder
-from ascendsim.native.sealed import digest_of, read_sealed, say, write_sealed
+from ascendsim.native.sealed import digest_of, folder_of, read_sealed, say, usable_folder, write_sealed
 from tests.helpers import native_functions as plain
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
@@ -318,7 +317,7 @@ import numpy as np
 from tests.helpers.native_functions import read_at, scaled
 
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
-logging.getLogger("ascendsim.native.telling").setLevel(logging.ERROR)
+logging.getLogger("ascendsim.native.build").setLevel(logging.ERROR)
 numbers = np.array([5, 6, 7])
 
 def all_are_made_anew(path, theirs, run):
@@ -406,7 +405,7 @@ from ascendsim.numerics.compiled.jit import cache_folder, kernel
 from tests.helpers.native_functions import read_at
 
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
-logging.getLogger("ascendsim.native.telling").setLevel(logging.ERROR)
+logging.getLogger("ascendsim.native.build").setLevel(logging.ERROR)
 made = [kernel(read_at) for _ in range(2)]
 print(cache_folder(), *(one(np.array([5, 6, 7]), 1) for one in made))
 """

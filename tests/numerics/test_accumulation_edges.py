@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ascendsim.numerics.accumulation.integers import IntegerSum
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.models import AccumulationModel, IntegerSum
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
 

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
 
 TEXTS = [
     "exact:RNE",
@@ -156,7 +155,7 @@ def test_math_settings_refuse_values_without_a_meaning() -> None:
 
 def test_naming_a_model_does_not_load_the_compiler() -> None:
     code = (
-        "import sys, ascendsim.numerics.accumulation.settings, ascendsim.numerics.compiled.accumulate;"
+        "import sys, ascendsim.numerics.accumulation.models, ascendsim.numerics.compiled.accumulate;"
         "print('numba' in sys.modules, 'ml_dtypes' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

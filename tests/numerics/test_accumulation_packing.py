@@ -5,31 +5,33 @@ import math
 import numpy as np
 import pytest
 
-from ascendsim.numerics.compiled.extents import (
-    bound,
-    extent,
-    measure,
-    measure_columns,
-    measure_side_by_side,
-    sums_of_four,
-)
 from ascendsim.numerics.compiled.jit import kernel
-from ascendsim.numerics.compiled.lanes import reach_and_unit, stripe_reach_and_unit
 from ascendsim.numerics.compiled.packing import (
+    Scratch,
     aligned,
     fill_low_halves,
     fill_magnitudes,
     give_back,
     pack,
     packed_size,
+    reach_and_unit,
     singles_for,
+    stripe_reach_and_unit,
     whole_panels,
 )
-from ascendsim.numerics.compiled.panel_memory import put, tile
-from ascendsim.numerics.compiled.panel_rounding import RNE, Rounding
+from ascendsim.numerics.compiled.panel_rounding import RNE, Rounding, put, tile
 from ascendsim.numerics.compiled.panels import LANES, ROWS
-from ascendsim.numerics.compiled.scratch import Scratch
-from ascendsim.numerics.compiled.workspace import KernelModel, memory_for, prepare
+from ascendsim.numerics.compiled.workspace import (
+    KernelModel,
+    bound,
+    extent,
+    measure,
+    measure_columns,
+    measure_side_by_side,
+    memory_for,
+    prepare,
+    sums_of_four,
+)
 
 SHAPES = [(1, 1, 1), (ROWS, 3, LANES), (ROWS + 1, 5, LANES - 1), (2 * ROWS - 1, 2, 2 * LANES + 1), (3, 40, 2)]
 

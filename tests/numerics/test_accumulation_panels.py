@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ascendsim.numerics.compiled import panels
-from ascendsim.numerics.compiled.panel_memory import columns, rows, scalar_bits, scalar_float, store, tile
+from ascendsim.numerics.compiled.panel_rounding import columns, rows, scalar_bits, scalar_float, store, tile
 from ascendsim.numerics.compiled.panels import LANES, ROWS
 
 PANEL = ROWS * LANES

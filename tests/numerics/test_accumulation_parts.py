@@ -15,12 +15,21 @@ import pytest
 
 from ascendsim.numerics.accumulation.twins import rounded, term
 from ascendsim.numerics.compiled import jit
-from ascendsim.numerics.compiled.extents import extent, is_narrow
-from ascendsim.numerics.compiled.long_integer import LIMBS, add_term, clear, sticky_value
-from ascendsim.numerics.compiled.next_block import cut, is_normal, split
-from ascendsim.numerics.compiled.panel_memory import store, tile
-from ascendsim.numerics.compiled.panel_rounding import MODES, exact_sum, half_by_addition, into_single
+from ascendsim.numerics.compiled.block_sums import cut, is_normal, split
+from ascendsim.numerics.compiled.panel_rounding import (
+    LIMBS,
+    MODES,
+    add_term,
+    clear,
+    exact_sum,
+    half_by_addition,
+    into_single,
+    sticky_value,
+    store,
+    tile,
+)
 from ascendsim.numerics.compiled.panels import LANES, ROWS, to_single
+from ascendsim.numerics.compiled.workspace import extent, is_narrow
 from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32
 
 PANEL = ROWS * LANES
@@ -124,7 +133,7 @@ def test_a_process_that_compiles_nothing_else_can_set_the_rounding_mode():
     # Instructions in text need a part of the compiler that other code may have started by chance.
     code = (
         "import numba\n"
-        "from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero\n"
+        "from ascendsim.numerics.compiled.panels import round_to_nearest, round_toward_zero\n"
         "@numba.njit\n"
         "def cut(x, y):\n"
         "    round_toward_zero()\n"
@@ -305,7 +314,7 @@ def run_python(code: str, **variables: str) -> str:
 
 def test_others_keep_the_cache_folder_they_set(tmp_path: Path) -> None:
     code = (
-        "import numba, ascendsim.numerics.compiled.kernels.fused\n"
+        "import numba, ascendsim.numerics.compiled.kernels.block\n"
         "from ascendsim.numerics.compiled.jit import cache_folder\n"
         "print(numba.config.CACHE_DIR, cache_folder())"
     )

@@ -16,10 +16,10 @@ from gfloat import formats as gf
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats import casts
-from ascendsim.numerics.formats.cast_twins import cast_twin
+from ascendsim.numerics.formats.casts import cast_twin
 from ascendsim.numerics.formats.dtypes import DTYPES, DType, dtype
 from ascendsim.numerics.formats.format_rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
-from ascendsim.numerics.formats.hifloat8_rounding import HIFLOAT8_ROUNDINGS
+from ascendsim.numerics.formats.hifloat8 import HIFLOAT8_ROUNDINGS
 from tests.helpers.format_samples import assert_same, hf32_ties, neighbourhood, random_patterns, widen
 
 NARROW = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]

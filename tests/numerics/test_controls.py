@@ -3,7 +3,7 @@
 import pytest
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.formats.controls import Control, OverflowRules
+from ascendsim.numerics.formats.dtypes import Control, OverflowRules
 from ascendsim.ops.lowering.call import cube_overflow, overflow_rules, vector_overflow
 from ascendsim.profile import load_profile
 from tests.helpers.toy_profiles import toy_split

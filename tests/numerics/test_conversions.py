@@ -9,7 +9,7 @@ from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.casts import encode
 from ascendsim.ops.lowering.call import Call
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.call import Options
 from tests.helpers.operator_calls import as_carrier, names
 from tests.helpers.requests import plans_of

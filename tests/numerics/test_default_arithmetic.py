@@ -11,13 +11,15 @@ import pytest
 
 from ascendsim import convolution_backward
 from ascendsim.errors import ShapeError, UnsupportedError
-from ascendsim.native import control_word as words
 from ascendsim.native import default_arithmetic as guard
+from ascendsim.native import default_arithmetic as words
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats import casts, format_rounding, hifloat8_rounding, tables
-from ascendsim.numerics.formats.cast_twins import cast_twin
+from ascendsim.numerics.formats import casts, format_rounding
+from ascendsim.numerics.formats import format_rounding as tables
+from ascendsim.numerics.formats import hifloat8 as hifloat8_rounding
+from ascendsim.numerics.formats.casts import cast_twin
 from ascendsim.numerics.formats.dtypes import DTYPES
 from ascendsim.numerics.metrics import error_metrics
 from tests.helpers.adversarial import CLASSES, same_bits, tile

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from ascendsim import convolution_backward, matmul
-from ascendsim.numerics.accumulation.integers import IntegerSum
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.reduction import products_of, rounds_once
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import (
+    AccumulationModel,
+    IntegerSum,
+    MathSettings,
+    products_of,
+    rounds_once,
+)
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.ops.plan import Tiling
-from ascendsim.program.memory import CoreMemory
-from ascendsim.program.places import Slot
+from ascendsim.program.places import CoreMemory, Slot
 
 EXACT, EACH = AccumulationModel.parse("exact:RNE"), AccumulationModel.parse("exact-mmad:RNE")
 ULP = 2.0**-23

@@ -9,9 +9,9 @@ import pytest
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats.dtypes import DTYPES, FLOAT16, HF32_10, HF32_11, HIFLOAT8, dtype
-from ascendsim.numerics.standards import _BY_FORMAT
+from ascendsim.numerics.metric_chunks import _BY_FORMAT
 from ascendsim.profile.schema import CUBE_DTYPES, NARROW
-from ascendsim.rules.cube_math import EIGHT_BITS
+from ascendsim.rules.checked import EIGHT_BITS
 
 
 @pytest.mark.parametrize("fmt", DTYPES, ids=str)
@@ -39,8 +39,8 @@ def test_whoever_lists_formats_lists_every_narrow_one(fmt):
     # These rooms do not know numerics: a format that is new there must be added here by hand.
     assert fmt.name in CUBE_DTYPES, "profile/schema.py: CUBE_DTYPES"
     assert fmt.name in NARROW, "profile/schema.py: NARROW"
-    assert (fmt.name in EIGHT_BITS) == (fmt.bits == 8), "rules/cube_math.py: EIGHT_BITS"
-    assert fmt.name in _BY_FORMAT, "numerics/standards.py: _BY_FORMAT"
+    assert (fmt.name in EIGHT_BITS) == (fmt.bits == 8), "rules/checked.py: EIGHT_BITS"
+    assert fmt.name in _BY_FORMAT, "numerics/metric_chunks.py: _BY_FORMAT"
 
 
 def test_hifloat8_has_no_numpy_storage_and_hf32_stays_float32_in_buffers():

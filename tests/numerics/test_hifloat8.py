@@ -9,11 +9,9 @@ import pytest
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats import casts
-from ascendsim.numerics.formats.cast_twins import cast_twin, hybrid_twin
-from ascendsim.numerics.formats.dtypes import HIFLOAT8
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array, value_ranks
-from ascendsim.numerics.formats.hifloat8_codes import positive_values, value_of_code
-from ascendsim.numerics.formats.hifloat8_rounding import HYBRIDS, round_hybrid
+from ascendsim.numerics.formats.casts import cast_twin, hybrid_twin
+from ascendsim.numerics.formats.dtypes import HIFLOAT8, positive_values, value_of_code
+from ascendsim.numerics.formats.hifloat8 import HYBRIDS, HiFloat8Array, round_hybrid, value_ranks
 from tests.helpers.format_samples import assert_same, neighbourhood, random_patterns, widen
 
 EVERY = np.arange(256, dtype=np.uint8)

@@ -9,7 +9,7 @@ import pytest
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.precision import as_dot, as_text, reduction_tree
-from ascendsim.studies.identify.candidates import Cut, answers
+from ascendsim.studies.identify.judge import Cut, answers
 
 
 @pytest.mark.parametrize(

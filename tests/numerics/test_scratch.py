@@ -7,8 +7,8 @@ import pytest
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
+from ascendsim.numerics.compiled.packing import MOST_KEPT, SCRATCH, Scratch
 from ascendsim.numerics.compiled.panels import LANES
-from ascendsim.numerics.compiled.scratch import MOST_KEPT, SCRATCH, Scratch
 
 MODELS = [
     *("seq:RNE", "seq:RNA", "seq-muladd:RZ", "block:16:RNE", "block:16:RZ", "block:4:RNE+split3"),

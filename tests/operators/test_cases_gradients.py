@@ -21,7 +21,7 @@ from ascendsim.numerics.formats.format_rounding import narrow_to_odd
 from ascendsim.ops.options.call import Options
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.rules import ConvTbcBackwardCall, resolve
-from ascendsim.rules.products import rule_product
+from ascendsim.rules.loader import rule_product
 from tests.conftest import NO_DATA
 from tests.helpers.case_records import case_records
 from tests.helpers.conv_cases import assert_same_bits

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from ascendsim import ConvProblem, convolution_backward, estimate
-from ascendsim.ops.lowering.op_types import grad_input_type
+from ascendsim.ops.lowering.cube import grad_input_type
 from ascendsim.ops.problems import folded
-from ascendsim.ops.problems.dilated import kernel_problem
-from ascendsim.ops.problems.folded import Folded
+from ascendsim.ops.problems.folded import Folded, kernel_problem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
@@ -173,7 +172,7 @@ def test_small_integers_are_the_gradients_of_the_lines():
 
 @pytest.mark.usefixtures("small_batches")
 def test_engines_agree():
-    from ascendsim.ops.lowering.lower import lower
+    from ascendsim.ops.lowering.known import lower
 
     for kernel in lower(call_of(SMALL["strided"], profile=NEW), (True, True, False)).kernels:
         assert time_kernel(kernel, NEW).cycles > 0

@@ -11,9 +11,9 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.matmul import estimate_matmul, matmul
-from ascendsim.ops.problems.as_product import gradient_product
-from ascendsim.ops.problems.hf32 import as_multiplied
-from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.problems.convolution import as_multiplied
+from ascendsim.ops.problems.folded import gradient_product
+from ascendsim.ops.problems.products import MatmulProblem
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import GRADIENTS, assert_same_bits, draw
 

@@ -18,9 +18,9 @@ from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.gradients.filters import _together
 from ascendsim.ops.gradients.orders import says_more
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.order import DgradOrder
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.schedules.base import DgradOrder
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from tests.helpers.call_strategy import calls
 from tests.helpers.conv_cases import assert_same_bits, call_of, split, tensors_of
 from tests.helpers.gradient_samples import check_against_the_executor

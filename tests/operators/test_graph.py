@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder, TransData, touched
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.views import View
+from ascendsim.ops.problems.strips import View
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import GmTensor
 from tests.helpers.conv_cases import call_of

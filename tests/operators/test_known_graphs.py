@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from ascendsim import ConvProblem, convolution_backward
-from ascendsim.ops.known_times import known_times
+from ascendsim.ops.graph_times import known_times
 from ascendsim.ops.lowering import known
 from ascendsim.ops.lowering.call import Call
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan
-from ascendsim.ops.problems.views import View
+from ascendsim.ops.problems.strips import View
 from ascendsim.ops.schedules import Dgrad
 from ascendsim.profile import load_profile
 from ascendsim.timing.kernel import measure_kernel

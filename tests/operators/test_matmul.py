@@ -9,7 +9,7 @@ import pytest
 
 from ascendsim import MatmulProblem, MatmulTiling, Tiling, estimate_matmul
 from ascendsim import matmul as matmul_of
-from ascendsim.cube.tile_reads import Submatrix
+from ascendsim.cube.loads import Submatrix
 from ascendsim.errors import AscendSimError, CapacityError, ConfigError, ShapeError, UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.twins import accumulate_twin

@@ -10,8 +10,7 @@ from ascendsim import MatmulProblem, Tiling, estimate_matmul, load_profile
 from ascendsim import matmul as matmul_of
 from ascendsim.errors import CapacityError, ConfigError, UnsupportedError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.integers import IntegerSum
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import IntegerSum, MathSettings
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.strict_memory import check_gm, strict
 from tests.house.test_layers import modules_after

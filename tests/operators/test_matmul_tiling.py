@@ -6,7 +6,7 @@ import pytest
 
 from ascendsim import MatmulProblem, Tiling, estimate_matmul, load_profile
 from ascendsim.errors import CapacityError
-from ascendsim.ops.problems.matmul import MatmulGemm
+from ascendsim.ops.problems.products import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, matmul_tiling, ranked
 
 PROBLEMS = [

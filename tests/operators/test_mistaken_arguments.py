@@ -21,7 +21,7 @@ from ascendsim import (
 )
 from ascendsim.arguments import shown
 from ascendsim.errors import AscendSimError, ConfigError, UnsupportedError
-from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.problems.products import MatmulProblem
 from ascendsim.precision import (
     Math,
     attribute,

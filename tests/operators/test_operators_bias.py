@@ -10,12 +10,11 @@ from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.reference.sums import bias_gradient
+from ascendsim.ops.reference.ordered import bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
-from ascendsim.vector.instructions import AddLanes, CopyGmToUb
-from ascendsim.vector.row_sums import AddRows, SumPixels
+from ascendsim.vector.instructions import AddLanes, AddRows, CopyGmToUb, SumPixels
 from tests.helpers.conv_cases import assert_same_bits
 from tests.helpers.strict_memory import strict
 from tests.helpers.toy_profiles import toy_split, toy_unified

@@ -6,10 +6,9 @@ import pytest
 from ascendsim import ConvProblem, Plan, Tiling, convolution_backward, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.sums import add_as_tree, add_in_order
+from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
 from ascendsim.ops.schedules.vector.elementwise import ordered_sum, tree_sum
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor

@@ -12,7 +12,7 @@ from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand, spread
-from ascendsim.ops.problems.views import View
+from ascendsim.ops.problems.strips import View
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.operator_calls import backwards, every_second, names, permuted

@@ -18,9 +18,8 @@ from ascendsim import (
 )
 from ascendsim.arguments import truth, whole
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.ops.options.call import Options, options_of
-from ascendsim.ops.options.keywords import CallOptions, ProductOptions
-from ascendsim.ops.problems.hf32 import as_multiplied, full_name, stored_name
+from ascendsim.ops.options.call import CallOptions, Options, ProductOptions, options_of
+from ascendsim.ops.problems.convolution import as_multiplied, full_name, stored_name
 
 PROBLEM = ConvProblem((1, 16, 4, 4), (16, 16, 3, 3), padding=1)
 

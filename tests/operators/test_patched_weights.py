@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ascendsim import ConvProblem, Tiling, convolution_backward, estimate
-from ascendsim.ops.problems.patched import Patches
+from ascendsim.ops.problems.folded import Patches
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import assert_same_bits, call_of, draw

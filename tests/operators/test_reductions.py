@@ -8,7 +8,7 @@ import pytest
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.gradients import reductions as memory
 from ascendsim.ops.gradients.reductions import Side, Sides, reductions
-from ascendsim.ops.schedules.order import WgradOrder
+from ascendsim.ops.schedules.base import WgradOrder
 
 # Images of 2 x 3 pixels: the small side has two channels, the big side three and a frame of one pixel.
 SMALL = Side(1, 12, np.arange(0, 12, 2).tobytes())

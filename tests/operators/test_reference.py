@@ -14,15 +14,17 @@ from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.reference.ordered import (
     DgradOrder,
+    add_as_tree,
+    add_in_order,
+    bias_gradient,
     im2col,
     ordered_dgrad,
+    ordered_wgrad,
     reduction_by_groups,
     reduction_of,
     sources,
 )
-from ascendsim.ops.reference.ordered_wgrad import ordered_wgrad
-from ascendsim.ops.reference.sums import add_as_tree, add_in_order, bias_gradient
-from ascendsim.ops.schedules.order import WgradOrder
+from ascendsim.ops.schedules.base import WgradOrder
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import (
     GRADIENTS,

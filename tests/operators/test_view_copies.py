@@ -10,12 +10,12 @@ from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.problems.views import View
-from ascendsim.ops.schedules.vector.strided import gather, scatter
+from ascendsim.ops.problems.strips import View
+from ascendsim.ops.schedules.vector.dilation import gather, scatter
 from ascendsim.program.places import GmTensor, Slot
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
-from ascendsim.vector.rearrange import Rearrange
+from ascendsim.vector.relayout import Rearrange
 from tests.helpers.aclnn_calls import OUTPUTS, arguments_of, first_phase
 from tests.helpers.operator_calls import names
 from tests.helpers.rules_calls import conv

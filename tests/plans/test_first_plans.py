@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import UnsupportedError
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.first.dgrad import all_dgrads
-from ascendsim.ops.tiling.vendor.first.fractals import divisors, last_of
-from ascendsim.ops.tiling.vendor.first.tuned import has_entry
-from ascendsim.ops.tiling.vendor.first.wgrad import all_wgrads
+from ascendsim.ops.tiling.vendor.first.dgrad import all_dgrads, divisors, last_of
+from ascendsim.ops.tiling.vendor.first.wgrad import all_wgrads, has_entry
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of
 from tests.helpers.first_layers import LAYER, OLD, grid_of, tiling_of

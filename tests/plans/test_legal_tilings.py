@@ -10,10 +10,9 @@ import pytest
 from ascendsim import Tiling, estimate, legal_tilings, load_profile
 from ascendsim.errors import AscendSimError, CapacityError, ConfigError, UnsupportedError
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from tests.helpers.conv_cases import SPLIT, UNIFIED
 from tests.helpers.toy_profiles import toy_split
 

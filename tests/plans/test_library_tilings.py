@@ -11,18 +11,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, estimate
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.dilated import kernel_problem
+from ascendsim.ops.problems.folded import kernel_problem
+from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.search.costs import Costs
-from ascendsim.ops.tiling.search.rates import Rates
+from ascendsim.ops.tiling.search.costs import Costs, Rates
 from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles, library_dgrad
 from ascendsim.ops.tiling.vendor.library.dgrad import _grids as _dgrad_grids
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
-from ascendsim.validate.kinds.counters import active_us
+from ascendsim.validate.kinds.kernels import active_us
 from tests.helpers import slow_library
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from ascendsim import MatmulProblem, estimate_matmul, matmul
-from ascendsim.ops.problems.matmul import MatmulGemm
+from ascendsim.ops.problems.products import MatmulGemm
 from ascendsim.ops.tiling.vendor import matmul_950
 from ascendsim.ops.tiling.vendor.matmul import operator_tiling
 from ascendsim.ops.tiling.vendor.matmul_910b import plan_910b
 from ascendsim.ops.tiling.vendor.matmul_templates import Sides
 from ascendsim.profile import load_profile
-from ascendsim.validate.kinds.counters import active_cycles
+from ascendsim.validate.kinds.kernels import active_cycles
 from tests.operators.test_matmul import expected, operands, turned
 
 MIB = 2**20

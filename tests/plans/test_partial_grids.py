@@ -7,11 +7,10 @@ import pytest
 
 from ascendsim import ConvProblem, Tiling, estimate
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.tiling import complete
-from ascendsim.ops.tiling.grids import dealt_again
-from ascendsim.ops.tiling.partial import PartialPlan
-from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.complete import dealt_again
+from ascendsim.ops.tiling.request import PartialPlan, PlanRequest
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import SPLIT, assert_same_bits, call_of, run, tensors_of
 

@@ -6,11 +6,11 @@ import pytest
 
 from ascendsim import ConvProblem, MatmulProblem, Plan, Tiling, estimate, estimate_matmul
 from ascendsim.errors import CapacityError, ConfigError
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import GRID
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.given import tilings_given
-from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.request import PartialPlan
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import SPLIT, assert_same_bits, call_of, run, tensors_of
 from tests.helpers.requests import chosen_plan, plans_of

@@ -10,9 +10,10 @@ from ascendsim.ops.plan import (
     UNCUT,
     Plan,
     Tiling,
+    require_obeyed,
+    require_whole_units,
     shares,
 )
-from ascendsim.ops.plan_checks import require_obeyed, require_whole_units
 from ascendsim.ops.schedules.base import TILES
 from tests.helpers.toy_profiles import toy_split
 

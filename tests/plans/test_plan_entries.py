@@ -6,10 +6,16 @@ import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, read_plans
 from ascendsim.errors import AscendSimError, ConfigError, DataError, UnsupportedError
-from ascendsim.ops.tiling.entries.entry import Entry, LayerEntries, entry_values
-from ascendsim.ops.tiling.entries.files import write_entries
-from ascendsim.ops.tiling.entries.layers import layer_of, layer_values
-from ascendsim.ops.tiling.entries.tilings import MEANINGS, NESTS
+from ascendsim.ops.tiling.entries import (
+    MEANINGS,
+    NESTS,
+    Entry,
+    LayerEntries,
+    entry_values,
+    layer_of,
+    layer_values,
+    write_entries,
+)
 from ascendsim.ops.tiling.vendor.layer import Layer
 from ascendsim.ops.tiling.vendor.names import MEANS
 from tests.helpers.requests import nest_plan, plans_of

@@ -9,10 +9,10 @@ import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, read_plans, write_plans
 from ascendsim.errors import ConfigError, DataError, UnsupportedError
-from ascendsim.ops.plan_text import plans_text
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.plan import plans_text
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.tiling.plan_files import PlanFile
+from ascendsim.ops.tiling.request import PartialPlan
 from ascendsim.ops.tiling.vendor.names import FOLLOWS, MEANS, from_vendor, to_vendor, unnamed
 from tests.helpers.requests import plans_of
 from tests.helpers.vendor_tilings import GRADIENTS, problem_of, profile_of, records

@@ -4,9 +4,9 @@ import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate
 from ascendsim.errors import CapacityError
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.wgrad.columns import narrowed_to
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.problems.products import WgradGemm
+from ascendsim.ops.schedules.wgrad.cut import narrowed_to
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.profile import load_profile
 
 DEVICE = load_profile("910B2")

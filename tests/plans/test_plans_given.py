@@ -9,9 +9,9 @@ from ascendsim import estimate, estimate_matmul
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling import given
 from ascendsim.ops.tiling.given import schedules_given, tilings_given
 from ascendsim.ops.tiling.request import PlanRequest

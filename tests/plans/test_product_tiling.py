@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import CapacityError, UnsupportedError
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.vendor.layer import Layouts

@@ -6,19 +6,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ascendsim.cube.loads import TapRows, Transposed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import TapRows, Transposed
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.sliding import Sliding
-from ascendsim.ops.problems.taps import Taps
-from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
+from ascendsim.ops.problems.sliding import Sliding, Taps
 from ascendsim.ops.tiling import choose
 from ascendsim.ops.tiling.search import plan as search_plans
-from ascendsim.ops.tiling.search.costs import Box, Costs
+from ascendsim.ops.tiling.search.costs import NOWHERE, Box, Costs, Rates
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
-from ascendsim.ops.tiling.search.rates import NOWHERE, Rates
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import PROVENANCE

@@ -8,12 +8,10 @@ from ascendsim import Plan, estimate
 from ascendsim.errors import CapacityError, StoppedError
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
+from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, MatmulProblem, WgradGemm
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.matmul import Matmul
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling import timed
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings

@@ -2,9 +2,7 @@
 
 import pytest
 
-from ascendsim.ops.tiling.vendor.arch35.wgrad import merge_factor
-from ascendsim.ops.tiling.vendor.arch35.wgrad_block import beyond_load3d
-from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd
+from ascendsim.ops.tiling.vendor.arch35.wgrad import beyond_load3d, merge_factor, takes_winograd
 from ascendsim.ops.tiling.vendor.layer import Layouts
 from ascendsim.ops.tiling.vendor.names import FOLLOWS
 from tests.helpers.plan_vectors import differences, vectors

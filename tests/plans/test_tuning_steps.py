@@ -9,12 +9,9 @@ from ascendsim import ConvProblem, Plan, Tiling, legal_tilings, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.ops.tiling.legal.space import Grid
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.tuning.moves import neighbours
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import TilingQuestion, Trial
-from ascendsim.studies.tuning.search import _climb, tune
-from ascendsim.studies.tuning.space import Tilings, Wish
+from ascendsim.studies.tuning.search import Tilings, Wish, _climb, neighbours, tune
 from ascendsim.studies.tuning.tune import Tuner
 from ascendsim.workloads.loader import load_workload
 

@@ -19,8 +19,8 @@ from ascendsim import (
 )
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.ops.plan import WHOLE
-from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
-from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
+from ascendsim.ops.tiling.request import PartialPlan
 from ascendsim.ops.tiling.vendor.names import MEANS, from_vendor, to_vendor
 from tests.helpers.requests import plans_of
 from tests.helpers.shipped_products import VARIANTS

@@ -5,11 +5,8 @@ import pytest
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.plan import Plan, Tiling
-from ascendsim.studies.identify.candidates import Cut, answers, candidate_names
-from ascendsim.studies.identify.cases import Case, simulated
-from ascendsim.studies.identify.judge import identify_format
-from ascendsim.studies.identify.predictions import Predictions
-from ascendsim.studies.identify.vectors import DEPTH, vectors_of
+from ascendsim.studies.identify.judge import Cut, Predictions, answers, candidate_names, identify_format
+from ascendsim.studies.identify.vectors import DEPTH, Case, simulated, vectors_of
 
 # Every kind, and every rounding, block, option and pairing at least once.
 MODELS = [

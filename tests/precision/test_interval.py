@@ -8,8 +8,7 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.report.products import products_table
 from ascendsim.report.words import interval_line
-from ascendsim.studies.interval import interval
-from ascendsim.studies.sweep import ranged_figures
+from ascendsim.studies.sweep import interval, ranged_figures
 from tests.helpers.made_up_products import made_up_call
 
 PROBLEM = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1)

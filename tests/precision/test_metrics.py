@@ -9,13 +9,10 @@ import pytest
 
 from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.numerics.formats import casts
-from ascendsim.numerics.formats.dtypes import DTYPES, dtype
+from ascendsim.numerics.formats.dtypes import DTYPES, dtype, ulps
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
-from ascendsim.numerics.formats.ulp import ulps
-from ascendsim.numerics.metric_chunks import round_reference
-from ascendsim.numerics.metric_columns import METRIC_COLUMNS
+from ascendsim.numerics.metric_chunks import METRIC_COLUMNS, round_reference, standards
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
-from ascendsim.numerics.standards import standards
 
 
 def metrics(actual, reference, name="float16"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ascendsim.studies.modes.choice import cheapest, more_exact, nearest, passing, summaries
-from ascendsim.studies.modes.exponents import histogram, share
+from ascendsim.studies.modes.measure import histogram, share
 from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError, Share
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.profile import load_profile
-from ascendsim.studies.modes.cases import BINADES, MEDIAN_EXPONENT, Case, Drawn
+from ascendsim.studies.modes.choice import BINADES, MEDIAN_EXPONENT, Case, Drawn
 from ascendsim.studies.modes.measure import Axes, measure
 
 PROBLEM = ConvProblem((2, 16, 5, 5), (16, 16, 3, 3), 1, 1)

@@ -9,7 +9,7 @@ import pytest
 from ascendsim import ConvProblem, convolution_backward
 from ascendsim.numerics.formats.casts import encode, round_to
 from ascendsim.numerics.formats.dtypes import dtype
-from ascendsim.studies.precision import float64_references, judge
+from ascendsim.studies.sweep import float64_references, judge
 
 PROBLEM = ConvProblem((1, 16, 4, 4), (16, 16, 1, 1))
 ALL = (True, True, True)

@@ -11,8 +11,8 @@ from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.precision import GPUS, Math, attribute, spread
 from ascendsim.studies.arithmetic.math import accumulators, checked, operands_of
-from ascendsim.studies.identify.cases import Case, simulated
 from ascendsim.studies.identify.folder import write_outputs, write_probe
+from ascendsim.studies.identify.vectors import Case, simulated
 
 PROBLEM = ConvProblem((2, 20, 6, 5), (18, 20, 3, 3), 1, 1)
 TRANSPOSED = ConvProblem((1, 6, 4, 4), (6, 5, 3, 3), 2, 1, transposed=True, output_padding=1)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.studies.identify.candidates import candidate_names
-from ascendsim.studies.identify.cases import Case, cases_of, simulated
 from ascendsim.studies.identify.folder import read_outputs, write_outputs, write_probe
-from ascendsim.studies.identify.judge import identify_outputs
+from ascendsim.studies.identify.judge import candidate_names, identify_outputs
+from ascendsim.studies.identify.vectors import Case, cases_of, simulated
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,8 @@ import pytest
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.casts import round_to
-from ascendsim.studies.identify.candidates import answers, cuts, slices, telling_cuts
-from ascendsim.studies.identify.cases import FORMATS, Case, operands
-from ascendsim.studies.identify.vectors import DEPTH
+from ascendsim.studies.identify.judge import answers, cuts, slices, telling_cuts
+from ascendsim.studies.identify.vectors import DEPTH, FORMATS, Case, operands
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ascendsim.numerics.formats.dtypes import DTYPES
+from ascendsim.numerics.formats.dtypes import DTYPES, ulps
 from ascendsim.numerics.formats.dtypes import dtype as lookup
-from ascendsim.numerics.formats.ulp import ulps
+from ascendsim.numerics.metric_chunks import standards
 from ascendsim.numerics.metrics import error_metrics
-from ascendsim.numerics.standards import standards
 
 PAGE = Path(__file__).parents[2] / "docs" / "arithmetic.md"
 HF32 = ("hf32_11", "hf32_10")

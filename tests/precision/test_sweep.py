@@ -8,8 +8,7 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Figure, list_products
 from ascendsim.studies.records import FigureEffect
-from ascendsim.studies.sensitivity import LAYER, sensitivity
-from ascendsim.studies.sweep import Sweep, ends, ranged_figures, sweep_size
+from ascendsim.studies.sweep import LAYER, Sweep, ends, ranged_figures, sensitivity, sweep_size
 from tests.helpers.made_up_products import made_up_call, made_up_sweep
 
 PROBLEM = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1)
@@ -154,7 +153,7 @@ def test_the_sensitivity_is_a_sweep_of_the_main_job(monkeypatch):
         assert tiling in (None, plans)
         return SimpleNamespace(time_us=problem.macs + product.scalar.issue_cycles, plans=plans)
 
-    monkeypatch.setattr("ascendsim.studies.sensitivity.estimate", fake)
+    monkeypatch.setattr("ascendsim.studies.sweep.estimate", fake)
     found = {effect.figure: effect for effect in sensitivity("910B")}
     assert set(found) == set(ranged_figures(load_profile("910B")))
     moving = {path for path, effect in found.items() if effect.span_us}

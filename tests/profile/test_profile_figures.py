@@ -9,7 +9,7 @@ import pytest
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.profile import configs_directory, load_profile
-from ascendsim.profile.units import Fixpipe
+from ascendsim.profile.memory import Fixpipe
 from tests.helpers.shipped_products import EVERY, PLAIN
 
 # ---- Is every figure sourced?

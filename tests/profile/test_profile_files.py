@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ascendsim.cli.checks.check import _require_known
+from ascendsim.cli.checks import _require_known
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Product, configs_directory, list_products, load_profile
 from ascendsim.rules import resolve

@@ -4,8 +4,8 @@ from math import inf, nan
 
 import pytest
 
-from ascendsim.profile.kinds import Each, Maybe, integer, listed, number, truth, word
-from ascendsim.profile.problems import Problem, problems_of
+from ascendsim.profile.check import Problem, problems_of
+from ascendsim.profile.schema import Each, Maybe, integer, listed, number, truth, word
 
 COUNT = integer(1, 9)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ascendsim.studies.identify.evidence import (
+from ascendsim.studies.identify.folder import (
     FLOAT32,
     HF32,
     MODELS,

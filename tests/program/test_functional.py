@@ -7,16 +7,13 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.integers import IntegerSum
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, IntegerSum, MathSettings
+from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.program.memory import CoreMemory, Storage, aligned_empty
-from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_empty
 from ascendsim.program.program import ProgramBuilder
-from ascendsim.program.waits import HAZARDS
-from ascendsim.timing.arrivals import arrivals
 from ascendsim.timing.kernel import time_kernel
+from ascendsim.timing.timeline import arrivals
 from ascendsim.vector.instructions import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 from tests.helpers.strict_memory import check_gm, strict
 from tests.helpers.toy_profiles import toy_split

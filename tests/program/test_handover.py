@@ -6,22 +6,20 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ascendsim.cube.fixpipe import Fixpipe
+from ascendsim.cube.loads import Submatrix
 from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import Submatrix
+from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.errors import CapacityError, ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import NestProgram, ProgramBuilder
-from ascendsim.program.waits import HAZARDS
 from ascendsim.timing import kernel as door
-from ascendsim.timing.arrivals import arrivals
 from ascendsim.timing.critical_path import critical_path
+from ascendsim.timing.timeline import arrivals
 from ascendsim.timing.times import occupation
 from ascendsim.vector.instructions import Cast, CopyGmToUb, CopyUbToGm
 from tests.helpers.both_engines import time_kernel

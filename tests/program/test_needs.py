@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ascendsim.timing.fast.compiled import state as f
-from ascendsim.timing.fast.compiled.needs import BACK, note_needs
+from ascendsim.timing.fast.compiled.held import BACK, note_needs
 from ascendsim.timing.fast.phase import laid_out
 
 PIPES = 7

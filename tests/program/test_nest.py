@@ -7,10 +7,10 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.program import walk as w
-from ascendsim.program.indices import Axis
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import NestProgram, walk_memory
+from ascendsim.program.walk import Axis
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.vector.instructions import Add, CopyGmToUb
 from tests.helpers.nests import OUT, ROWS, TOY, both_of, copy, nest_kernel, plain, row_of

@@ -28,7 +28,7 @@ from ascendsim import (
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.ops.results import Estimate
-from ascendsim.ops.schedules.dgrad.schedule import DgradColumnsOuter
+from ascendsim.ops.schedules.dgrad.nest import DgradColumnsOuter
 from ascendsim.profile import list_products
 from ascendsim.program.program import ProgramBuilder
 from ascendsim.report.document import Run, run_document

@@ -6,11 +6,10 @@ from itertools import pairwise
 import pytest
 
 from ascendsim.errors import CapacityError, ProgramError, UnsupportedError
-from ascendsim.program.instruction import Command, SlotOntoSlot, SlotToSlot, ToSlot, Traffic
+from ascendsim.program.instruction import HAZARDS, Command, SlotOntoSlot, SlotToSlot, ToSlot, Traffic, Waits
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Kernel, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import ProgramBuilder
-from ascendsim.program.waits import HAZARDS, Waits
 from tests.helpers.fake_machine import Fake
 from tests.helpers.toy_profiles import toy_split, toy_unified
 

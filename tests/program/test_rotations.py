@@ -10,9 +10,8 @@ from ascendsim import legal_tilings
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.numbering import deal, rotated
-from ascendsim.ops.schedules.ranges import Rotation, Rounds
-from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
+from ascendsim.ops.schedules.ranges import Rotation, Rounds, deal, rotated
+from ascendsim.ops.schedules.wgrad.stream import StreamTasks
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of

@@ -3,13 +3,7 @@
 from types import SimpleNamespace
 
 from ascendsim.profile import Figure, Product
-from ascendsim.report.committed import (
-    OUTSIDE,
-    constants_part,
-    profiles_page,
-    sensitivity_page,
-    validation_page,
-)
+from ascendsim.report.folder import OUTSIDE, constants_part, profiles_page, sensitivity_page, validation_page
 from ascendsim.studies.records import FigureEffect
 from ascendsim.validate.run import Validation
 

@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from ascendsim.ops.notebook import result_html
-from ascendsim.ops.results import Estimate
+from ascendsim.ops.results import Estimate, result_html
 from tests.helpers.report_samples import timed_run
 from tests.helpers.toy_profiles import toy_split
 

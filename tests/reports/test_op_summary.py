@@ -8,7 +8,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.report.op_summary import op_summary
-from ascendsim.validate.kinds.counters import active_cycles
+from ascendsim.validate.kinds.kernels import active_cycles
 from ascendsim.validate.msprof import read_msprof
 from ascendsim.validate.run import compare_rows
 from ascendsim.validate.schema import Row

@@ -7,14 +7,22 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.ops.results import Estimate
-from ascendsim.report.columns import KERNEL
-from ascendsim.report.document import layer_entry, network_document, plain, run_document
+from ascendsim.report.document import kernel_entry, layer_entry, network_document, plain, run_document
 from ascendsim.report.folder import write_network_folder, write_run_folder
-from ascendsim.report.kernel_entry import kernel_entry
 from ascendsim.report.markdown import page
-from ascendsim.report.numbers import bounds, percent, size, value
 from ascendsim.report.products import products_table
-from ascendsim.report.tables import busy_table, critical_path_table, layer_table, occupation_table, time_table
+from ascendsim.report.tables import (
+    KERNEL,
+    bounds,
+    busy_table,
+    critical_path_table,
+    layer_table,
+    occupation_table,
+    percent,
+    size,
+    time_table,
+    value,
+)
 from ascendsim.report.words import common_lines, overhead_line, special_lines, standards_line
 from tests.helpers.fake_machine import Fake, FakeProfile, kernel, program
 from tests.helpers.report_samples import entered_kernel, summarised, timed_kernel, timed_run

@@ -2,12 +2,10 @@
 
 from types import SimpleNamespace
 
-from ascendsim.report.columns import GRADIENT as GRADIENT_COLUMNS
-from ascendsim.report.columns import SHOWN_ERRORS, definitions
-from ascendsim.report.document import Run, run_document
-from ascendsim.report.kernel_entry import kernel_entry
+from ascendsim.report.document import Run, kernel_entry, run_document
 from ascendsim.report.markdown import markdown_table, page
-from ascendsim.report.tables import TextTable
+from ascendsim.report.tables import GRADIENT as GRADIENT_COLUMNS
+from ascendsim.report.tables import SHOWN_ERRORS, TextTable, definitions
 from tests.helpers.report_entries import GRADIENT, KERNEL, NETWORK, PRODUCT, document
 from tests.helpers.report_samples import made_up_interval, timed_kernel
 from tests.helpers.toy_profiles import toy_split

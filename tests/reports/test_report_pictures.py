@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim.report.pictures.occupancy import core_name, core_spans, coverage, middle_window
+from ascendsim.report.pictures import core_name, core_spans, coverage, middle_window
 from ascendsim.report.trace import write_trace
 from tests.helpers.report_samples import entered_kernel, timed_kernel
 from tests.helpers.toy_profiles import toy_split

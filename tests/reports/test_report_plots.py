@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from ascendsim.program.kernel import Core
-from ascendsim.report.kernel_entry import kernel_entry
-from ascendsim.report.pictures.layers import layers_figure, plot_layers
-from ascendsim.report.pictures.occupancy import core_spans, coverage, middle_window
-from ascendsim.report.pictures.plots import MOST_KERNELS, plot_timeline, strip_begin
+from ascendsim.report.document import kernel_entry
+from ascendsim.report.pictures import (
+    MOST_KERNELS,
+    core_spans,
+    coverage,
+    layers_figure,
+    middle_window,
+    plot_layers,
+    plot_timeline,
+    strip_begin,
+)
 from ascendsim.timing.timeline import PhaseTimeline
 from tests.helpers.fake_machine import Fake, program
 from tests.helpers.hand_timeline import COMPUTE, COPIES, CUBE1, PHASES, REDUCE, hand_kernel
@@ -93,7 +100,7 @@ def test_pictures_are_drawn_for_both_structures(tmp_path):
 
 def test_of_many_kernels_the_longest_are_drawn(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("ascendsim.report.pictures.plots._draw_whole", lambda *given: drawn.append(given[1]))
+    monkeypatch.setattr("ascendsim.report.pictures._draw_whole", lambda *given: drawn.append(given[1]))
     kernels = [
         hand_kernel(cycles=100 + 10 * (index % 5), name=f"k{index}") for index in range(MOST_KERNELS + 2)
     ]
@@ -107,7 +114,7 @@ def test_of_many_kernels_the_longest_are_drawn(tmp_path, monkeypatch):
 def drawn(tmp_path, monkeypatch):
     """Draw kernels and return the axes, left and right by turns; a cycle is a nanosecond."""
     figures = []
-    monkeypatch.setattr("ascendsim.report.pictures.plots.save", lambda figure, _: figures.append(figure))
+    monkeypatch.setattr("ascendsim.report.pictures.save", lambda figure, _: figures.append(figure))
 
     def axes(*kernels):
         plot_timeline(tmp_path / "t.png", kernels, toy_split(), "a test")

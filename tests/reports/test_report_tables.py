@@ -2,20 +2,27 @@
 
 import pytest
 
-from ascendsim.report.columns import CALL, ERRORS, LAYER, SHOWN_ERRORS, definitions
-from ascendsim.report.columns import GRADIENT as GRADIENT_COLUMNS
-from ascendsim.report.columns import KERNEL as KERNEL_COLUMNS
-from ascendsim.report.numbers import microseconds, percent, size, value
 from ascendsim.report.products import product_table, products_table
 from ascendsim.report.tables import (
+    CALL,
+    ERRORS,
+    LAYER,
+    SHOWN_ERRORS,
     busy_table,
     bytes_table,
     critical_path_table,
+    definitions,
     gradient_table,
     layer_table,
+    microseconds,
     occupation_table,
+    percent,
+    size,
     time_table,
+    value,
 )
+from ascendsim.report.tables import GRADIENT as GRADIENT_COLUMNS
+from ascendsim.report.tables import KERNEL as KERNEL_COLUMNS
 from ascendsim.report.words import (
     arithmetic_line,
     closing_lines,

@@ -6,7 +6,7 @@ import pytest
 
 from ascendsim.cli.validate import CLASSES
 from ascendsim.profile import list_products, load_profile
-from ascendsim.report.committed import (
+from ascendsim.report.folder import (
     OUTSIDE,
     PRODUCTS,
     constants_part,
@@ -14,13 +14,12 @@ from ascendsim.report.committed import (
     sensitivity_page,
     validation_page,
 )
-from ascendsim.report.pictures.scatter import plot_scatter
-from ascendsim.report.validation.page import UNMEASURED
-from ascendsim.studies.sensitivity import LAYER_NAME, sensitivity
+from ascendsim.report.pictures import plot_scatter
+from ascendsim.report.validation import UNMEASURED
+from ascendsim.studies.sweep import LAYER_NAME, sensitivity
 from ascendsim.validate.ablation import ablations
-from ascendsim.validate.quoted import quoted_rows
-from ascendsim.validate.reading import read_rows
-from ascendsim.validate.run import compare_rows
+from ascendsim.validate.run import compare_rows, quoted_rows
+from ascendsim.validate.schema import read_rows
 
 REPORTS = Path(__file__).parents[2] / "reports"
 

@@ -7,21 +7,20 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.report.calls.page import run_page
-from ascendsim.report.calls.pictures import (
+from ascendsim.report.calls import (
     points_of,
     products_picture,
     roof_of,
     roofline_picture,
     roofline_table,
+    run_page,
     stages_picture,
     waits_picture,
 )
 from ascendsim.report.document import Run, run_document
+from ascendsim.report.page.charts import Point, Roof, roofline
 from ascendsim.report.page.html import render
-from ascendsim.report.page.roofline import Point, Roof, roofline
-from ascendsim.timing.stages import Stages, stages
-from ascendsim.timing.timeline import PhaseTimeline, Timeline
+from ascendsim.timing.timeline import PhaseTimeline, Stages, Timeline, stages
 from tests.helpers.fake_machine import Fake
 from tests.helpers.hand_timeline import CUBE0, PHASES, REDUCE, core, hand_kernel
 from tests.helpers.headless import needs_chromium, opened

@@ -5,11 +5,9 @@ import pytest
 
 from ascendsim import ConvProblem
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.integers import IntegerSum
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.numerics.formats.casts import round_to
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.schedules.vector.elementwise import cast, zero_fill
 from ascendsim.profile import load_profile
 from ascendsim.program.kernel import Kernel

@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
+from ascendsim.ops.matmul import change_of
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.vector.boxes import Cut, extents
-from ascendsim.ops.schedules.vector.diagonal import DiagonalGradient, DiagonalWeight
 from ascendsim.ops.schedules.vector.relayout import Box, PixelRelayout
-from ascendsim.ops.transdata import change_of
+from ascendsim.ops.schedules.vector.taps import DiagonalGradient, DiagonalWeight
 from ascendsim.program.places import GmTensor
 
 # (way, shape, channels of a group): last groups that are not full, last parts of a line that are shorter,

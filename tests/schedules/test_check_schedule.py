@@ -8,8 +8,8 @@ import pytest
 from ascendsim import ConvProblem, Tiling, check_schedule, load_profile
 from ascendsim.errors import AclnnError, ConfigError, ProgramError
 from ascendsim.ops.schedules import Axis, Dgrad, DgradTiles, NestProgram
-from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.program.waits import HAZARDS
+from ascendsim.ops.schedules.base import schedule_named
+from ascendsim.program.instruction import HAZARDS
 from tests.schedules.test_own_schedule import ImagesTogether, TogetherNest, WeightsStay
 from tests.schedules.test_own_wgrad import Forgetful
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.counted import Steps, begins_of
+from ascendsim.ops.schedules.blocks import Steps, begins_of
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import call_of, tensors_of
 from tests.helpers.hazards import assert_each_class_is_missed, outcomes_of

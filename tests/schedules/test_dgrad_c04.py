@@ -6,16 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim.cube.im2col import Im2col, Window
-from ascendsim.cube.tile_reads import TapRows
+from ascendsim.cube.loads import Im2col, TapRows, Window
 from ascendsim.errors import ConfigError
 from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.reference.call import any_dgrad, reference_gradients
 from ascendsim.ops.reference.ordered import reduction_of
-from ascendsim.ops.reference.phases import any_dgrad
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of

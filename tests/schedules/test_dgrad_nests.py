@@ -9,25 +9,22 @@ import random
 import pytest
 
 from ascendsim import ConvProblem, Tiling, load_profile
-from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
-from ascendsim.cube.im2col import Im2col
+from ascendsim.cube.loads import Im2col, TapRows, round_up
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
-from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import TapRows, round_up
+from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe, LoadL0A, LoadL0B, StallCube
 from ascendsim.errors import AscendSimError, ProgramError
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.problems.products import DgradGemm
+from ascendsim.ops.schedules.base import schedule_named
+from ascendsim.ops.schedules.blocks import tile_rings
 from ascendsim.ops.schedules.dgrad import nest
-from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.tiles import tile_rings
+from ascendsim.ops.schedules.dgrad.nest import Dgrad, DgradNest, DgradTiles
 from ascendsim.ops.schedules.zero_insertion import pieces
 from ascendsim.program import walk
-from ascendsim.program.indices import Axis
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import ProgramBuilder
+from ascendsim.program.walk import Axis
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.vector.zero_insertion import CopyUbToL1, SpreadPixels
+from ascendsim.vector.relayout import CopyUbToL1, SpreadPixels
 from tests.helpers.conv_cases import SPLIT, UNIFIED
 from tests.helpers.nests import Tiles
 

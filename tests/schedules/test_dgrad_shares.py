@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.schedules.numbering import cut, cut_within, deal, numbered
+from ascendsim.ops.schedules.ranges import cut, cut_within, deal, numbered
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import SPLIT, UNIFIED, assert_same_bits, call_of, run, tensors_of
 

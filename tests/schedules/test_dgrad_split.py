@@ -9,12 +9,10 @@ import pytest
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.phases import phases_of, together
-from ascendsim.ops.problems.sliding import Sliding
-from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.problems.sliding import Sliding, Taps, phases_of, together
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import sources
 from tests.helpers.both_engines import time_kernel

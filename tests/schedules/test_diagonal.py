@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascendsim.vector.diagonal import OffDiagonal, OntoDiagonal
+from ascendsim.vector.relayout import OffDiagonal, OntoDiagonal
 
 SMALL = st.integers(1, 4)
 

@@ -1,6 +1,6 @@
 """Is a strided grad_input of the older operators made with stride 1, its pixels spread by a kernel beside it?
 
-The pixels go where the definition in `ops/reference/dilated.py` puts them, which is checked by hand here.
+The pixels go where the definition in `ops/reference/call.py` puts them, which is checked by hand here.
 """
 
 from dataclasses import replace
@@ -10,11 +10,10 @@ import pytest
 
 from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
 from ascendsim.ops.gradients.dilated import spread as quick_spread
-from ascendsim.ops.problems.dilated import Dilated, kernel_problem
-from ascendsim.ops.reference.dilated import spread
+from ascendsim.ops.problems.folded import Dilated, kernel_problem
+from ascendsim.ops.reference.call import spread
 from ascendsim.ops.schedules.vector.dilation import Spreading, dilation
 from ascendsim.profile import load_profile
 from ascendsim.program.kernel import Kernel

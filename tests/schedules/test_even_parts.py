@@ -8,7 +8,7 @@ import pytest
 
 from ascendsim import estimate, legal_tilings, read_plans, write_plans
 from ascendsim.errors import CapacityError, ConfigError
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients

@@ -1,6 +1,6 @@
 """Do weights go onto the diagonal of merged groups and off it, and activations past the groups that lack?
 
-What is expected is written out element by element: in `ops/reference/merged.py` for whole gradients, here for
+What is expected is written out element by element: in `ops/reference/call.py` for whole gradients, here for
 single changes of layout.
 """
 
@@ -11,18 +11,18 @@ import pytest
 
 from ascendsim.numerics.formats.dtypes import dtype as find_dtype
 from ascendsim.ops.lowering.layouts import (
+    activation_in,
+    activation_out,
     block_diagonal,
     diagonal_blocks,
     pack_activation,
     pack_weight,
+    weight_in,
+    weight_out,
     with_channels,
 )
-from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
-from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.merged import filling_groups, merged
-from ascendsim.ops.problems.packed import activation
-from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.ops.problems.convolution import ConvProblem, activation, filling_groups, merged
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.program.places import GmTensor
 from tests.helpers.both_engines import time_kernel
 from tests.schedules.test_transdata import SPLIT, UNIFIED, changed, counted, kernel_of

@@ -18,12 +18,12 @@ from ascendsim import (
     estimate_matmul,
 )
 from ascendsim.errors import CapacityError, ConfigError
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import shares
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules import Axis, Dgrad, DgradTiles, Nest, NestProgram, Writeback
-from ascendsim.ops.schedules.catalogue import SCHEDULES, schedule_named
-from ascendsim.report.kernel_entry import plan_entry
+from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
+from ascendsim.report.document import plan_entry
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
 from tests.helpers.toy_profiles import toy_split, toy_unified

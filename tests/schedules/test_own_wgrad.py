@@ -7,19 +7,17 @@ import pytest
 
 from ascendsim.cube.movers import FillL1
 from ascendsim.errors import ConfigError
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.blocks import BlockSchedule
-from ascendsim.ops.schedules.tiles import tile_rings
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
-from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.program.indices import Axis
+from ascendsim.ops.schedules.blocks import BlockSchedule, Writeback, tile_rings
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
+from ascendsim.ops.schedules.wgrad.tasks import WgradTiles
 from ascendsim.program.nest import Nest
 from ascendsim.program.program import NestProgram
+from ascendsim.program.walk import Axis
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import SPLIT, UNIFIED, assert_same_bits, call_of, run, tensors_of
 

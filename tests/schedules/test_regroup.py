@@ -6,15 +6,12 @@ import pytest
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import CapacityError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
-from ascendsim.ops.lowering.layouts import block_diagonal, pack_weight
-from ascendsim.ops.lowering.relayouts import join_groups, one_group, split_groups
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.merged import merged
-from ascendsim.ops.problems.wgrad import WgradGemm
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.ops.lowering.layouts import block_diagonal, join_groups, one_group, pack_weight, split_groups
+from ascendsim.ops.matmul import estimate_transdata, regroup_of
+from ascendsim.ops.problems.convolution import merged
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.vector.regroup import regroup
-from ascendsim.ops.transdata import estimate_transdata, regroup_of
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import GmTensor
 from tests.helpers.both_engines import time_kernel

@@ -3,10 +3,9 @@
 import pytest
 
 from ascendsim import ConvProblem, Tiling, load_profile
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from tests.helpers.nests import plain
 
 PROBLEM = ConvProblem((2, 48, 9, 10), (40, 48, 3, 3), 1, 1)

@@ -12,10 +12,10 @@ from ascendsim import Tiling, estimate
 from ascendsim.cube.mmad import spacing_needed
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
-from ascendsim.program.waits import HAZARDS
+from ascendsim.program.instruction import HAZARDS
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import (
     SPLIT,

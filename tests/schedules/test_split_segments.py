@@ -11,7 +11,7 @@ import pytest
 from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.errors import ConfigError
 from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel

@@ -17,25 +17,24 @@ import pytest
 
 from ascendsim.errors import ShapeError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.layouts import (
+    activation_in,
+    activation_out,
     pack_activation,
     pack_weight,
     unpack_activation,
     unpack_weight,
+    weight_in,
+    weight_out,
 )
-from ascendsim.ops.lowering.relayouts import activation_in, activation_out, weight_in, weight_out
-from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.packed import activation
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.vector.transdata import transdata
-from ascendsim.ops.transdata import change_of, estimate_transdata
+from ascendsim.ops.matmul import change_of, estimate_transdata
+from ascendsim.ops.problems.convolution import ConvProblem, activation
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
+from ascendsim.ops.schedules.vector.boxes import transdata
 from ascendsim.profile import load_profile
 from ascendsim.program.kernel import Kernel
-from ascendsim.program.memory import CoreMemory
-from ascendsim.program.places import GmTensor, Slot
+from ascendsim.program.places import CoreMemory, GmTensor, Slot
 from ascendsim.vector.relayout import Turn, TurnTile
 from tests.helpers.strict_memory import check_gm, strict
 from tests.helpers.toy_profiles import toy_split, toy_unified
@@ -380,9 +379,9 @@ def test_volumes_go_where_their_layouts_say_and_come_back(way):
 @pytest.mark.skipif("ASCENDSIM_DATA" not in os.environ, reason="no outside data")
 def test_measured_changes_are_met_within_a_fifth(tmp_path):
     import measured_rows
-    from ascendsim.validate.reading import read_rows
+    from ascendsim.validate.compare import reached
     from ascendsim.validate.run import compare_rows
-    from ascendsim.validate.targets import reached
+    from ascendsim.validate.schema import read_rows
 
     made = tmp_path / "rows.csv"
     assert measured_rows.main([str(Path(os.environ["ASCENDSIM_DATA"]) / "silicon.csv"), str(made)]) == 0

@@ -8,11 +8,11 @@ import pytest
 
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.partial import PartialPlan
+from ascendsim.ops.tiling.request import PartialPlan
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of

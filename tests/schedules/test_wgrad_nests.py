@@ -11,15 +11,13 @@ from math import ceil
 import pytest
 
 from ascendsim import ConvProblem, Tiling, load_profile
-from ascendsim.cube.fixpipe import CopyL0cToUb, Fixpipe, StallCube
-from ascendsim.cube.im2col import Im2col, Window
+from ascendsim.cube.loads import Im2col, Transposed, Window, round_up
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
-from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import Transposed, round_up
+from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe, LoadL0A, LoadL0B, StallCube
 from ascendsim.errors import AscendSimError
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.ops.schedules.tiles import tile_rings
+from ascendsim.ops.problems.products import WgradGemm
+from ascendsim.ops.schedules.base import schedule_named
+from ascendsim.ops.schedules.blocks import tile_rings
 from ascendsim.program import walk
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import ProgramBuilder

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients

@@ -10,13 +10,11 @@ import pytest
 from ascendsim import estimate
 from ascendsim.errors import ConfigError
 from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.single_taps import tap_tile
-from ascendsim.ops.problems.sliding import Sliding
-from ascendsim.ops.problems.strips import Strips
-from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.problems.sliding import Sliding, Taps
+from ascendsim.ops.problems.strips import Strips, tap_tile
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import sources
 from ascendsim.profile import load_profile

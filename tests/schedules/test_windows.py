@@ -3,7 +3,7 @@
 import pytest
 
 from ascendsim.errors import ShapeError
-from ascendsim.validate.kinds.windows import infer_window
+from ascendsim.validate.kinds.primitives import infer_window
 
 
 @pytest.mark.parametrize(

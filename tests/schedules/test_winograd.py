@@ -8,11 +8,10 @@ import pytest
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.winograd import big_line, in_plane, small_line, taps_line
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.winograd import Clusters
-from ascendsim.ops.reference.ordered import reduction_of
-from ascendsim.ops.reference.ordered_wgrad import ordered_wgrad
+from ascendsim.ops.problems.products import Clusters
+from ascendsim.ops.reference.ordered import ordered_wgrad, reduction_of
 from ascendsim.ops.reference.winograd import winograd_wgrad
-from ascendsim.ops.schedules.order import WgradOrder, WinogradBlock
+from ascendsim.ops.schedules.base import WgradOrder, WinogradBlock
 from tests.helpers.conv_cases import assert_same_bits, tensors_of
 from tests.helpers.winograd_cases import PROBLEMS, order_of
 

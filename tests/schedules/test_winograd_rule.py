@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.aclnn.operators import asked_by_operator
+from ascendsim.aclnn.interface import asked_by_operator
 from ascendsim.errors import ConfigError
-from ascendsim.ops.lowering.lower import lower
-from ascendsim.ops.tiling.vendor.arch35.winograd import takes_winograd
+from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.tiling.vendor.arch35.wgrad import takes_winograd
 from ascendsim.ops.tiling.vendor.layer import Layer, Layouts
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer
 from ascendsim.workloads.loader import load_workload, workload_names

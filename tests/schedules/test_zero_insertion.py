@@ -10,19 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ascendsim.cube.im2col import Window
+from ascendsim.cube.loads import Window
 from ascendsim.cube.movers import CopyGmToL1, FillL1, Placement
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.schedules.zero_insertion import ZeroInsertion, pieces
 from ascendsim.program.instruction import Cost
-from ascendsim.program.memory import CoreMemory
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
 from ascendsim.program.program import NestProgram
 from ascendsim.vector.instructions import CopyGmToUb, Fill
-from ascendsim.vector.zero_insertion import CopyUbToL1, SpreadPixels
+from ascendsim.vector.relayout import CopyUbToL1, SpreadPixels
 from tests.helpers.toy_profiles import toy_unified
 
 TOY = toy_unified(**{"buffers.L1.capacity_bytes": 1 << 20})

@@ -4,7 +4,7 @@ import pytest
 
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Change, contradiction, load_profile, parse_changes, read_changes
-from ascendsim.profile.build import DERIVED
+from ascendsim.profile.records import DERIVED
 
 PROFILE = load_profile("910B2")
 L0C = "buffers.L0C.capacity_bytes"

@@ -11,15 +11,15 @@ from ascendsim.profile import Cost
 from ascendsim.report.page import html as html_module
 from ascendsim.report.page.html import LARGEST_BYTES, render, write_page
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.codesign import codesign_page
+from ascendsim.report.studies.beside import codesign_page
 from ascendsim.report.studies.hardware import hardware_page
-from ascendsim.report.studies.precision_page import precision_page
+from ascendsim.report.studies.precision import precision_page
 from ascendsim.report.tables import TextTable
-from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
-from ascendsim.studies.hardware.enlarging import enlargings
+from ascendsim.studies.codesign import Design, DesignAnswer, DesignQuestion
+from ascendsim.studies.hardware.plans import enlargings
 from ascendsim.studies.hardware.records import Doubt, Gain, HardwareAnswer, LayerGain, Question
+from ascendsim.studies.modes.choice import PrecisionStudy
 from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
-from ascendsim.studies.modes.study import PrecisionStudy
 from ascendsim.workloads import load_workload, workload_names
 
 STARTS = ("warm", "cold", "handed", "chained", "network")

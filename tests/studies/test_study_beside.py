@@ -8,9 +8,9 @@ import pytest
 from ascendsim import ConvProblem, Tiling, estimate, load_profile
 from ascendsim.cli import main
 from ascendsim.report.studies.beside import beside_record, beside_sentence, beside_tables
-from ascendsim.studies.tuning.beside import set_beside
 from ascendsim.studies.tuning.records import TilingQuestion
-from ascendsim.timing.moved import bytes_by_pipe
+from ascendsim.studies.tuning.study import set_beside
+from ascendsim.timing.times import bytes_by_pipe
 
 LAYER = ConvProblem((2, 64, 14, 14), (64, 64, 3, 3), 1, 1)
 OWN = Path(__file__).parents[2] / "examples" / "04_your_own_schedule.py"

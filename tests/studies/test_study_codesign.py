@@ -8,16 +8,9 @@ import pytest
 from ascendsim import estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Cost, parse_changes
-from ascendsim.report.studies.codesign import (
-    codesign_page,
-    codesign_record,
-    codesign_sentence,
-    codesign_table,
-)
-from ascendsim.studies.codesign.designs import study_codesign
-from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.report.studies.beside import codesign_page, codesign_record, codesign_sentence, codesign_table
+from ascendsim.studies.codesign import Design, DesignAnswer, DesignQuestion, study_codesign
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from tests.helpers.studied_hardware import LAYERS, STREAM
 
 PROFILE = load_profile("910B2")

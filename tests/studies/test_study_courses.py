@@ -5,22 +5,23 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.report.page.held import Curve, held
-from ascendsim.report.studies.tiling import notes, tiling_page, tiling_record, tiling_tables
-from ascendsim.report.studies.tiling_courses import (
+from ascendsim.report.page.charts import Curve, held
+from ascendsim.report.studies.tiling import (
     buffers_picture,
     buffers_table,
     deciding,
+    notes,
     path_table,
     paths_picture,
     stages_table,
+    tiling_page,
+    tiling_record,
+    tiling_tables,
 )
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.tuning.courses import byte_cycles, course_of, held_curve
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import BufferUse, Course, Part, TilingQuestion
-from ascendsim.studies.tuning.study import study_tiling
-from ascendsim.studies.tuning.waits import waits_of
+from ascendsim.studies.tuning.study import byte_cycles, course_of, held_curve, study_tiling
+from ascendsim.studies.tuning.tune import waits_of
 
 LAYER = ConvProblem((4, 64, 14, 14), (64, 64, 3, 3), padding=1)
 # Cores apart, on 910_95 with nests of the operators, and cores with both units.

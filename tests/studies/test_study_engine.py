@@ -12,11 +12,8 @@ from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile, progres
 from ascendsim.errors import ConfigError, DataError
 from ascendsim.studies.engine import point as point_module
 from ascendsim.studies.engine.measure import Answer, measure
-from ascendsim.studies.engine.plans import plan_of, plan_values
-from ascendsim.studies.engine.point import Point
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.engine.table import rows_of
+from ascendsim.studies.engine.point import Point, plan_of, plan_values
+from ascendsim.studies.engine.run import Budget, Engine, Store, rows_of
 from tests.helpers import study_points
 from tests.helpers.study_points import SMALL, counted, placed, points
 

@@ -12,9 +12,8 @@ from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.report.studies.hardware import hardware_tables, tuned_table
 from ascendsim.report.studies.hardware_words import hardware_sentence, share
 from ascendsim.studies.engine.measure import Answer
-from ascendsim.studies.engine.plans import plan_values
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.point import plan_values
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.gains import study_hardware
 from ascendsim.studies.hardware.plans import better_plans
 from ascendsim.studies.hardware.records import Doubt, Gain, StudiedLayer

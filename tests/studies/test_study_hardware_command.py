@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.studies.hardware.enlarging import enlargings
+from ascendsim.studies.hardware.plans import enlargings
 from ascendsim.workloads import load_workload
 from tests.helpers.studied_hardware import (
     BOTH,
@@ -129,7 +129,7 @@ def test_a_bad_change_of_a_file_names_file_and_change(refusal, tmp_path, monkeyp
 
 def test_a_network_leaves_out_the_first_grad_input_unless_asked():
     from ascendsim.cli.parser import parse
-    from ascendsim.cli.studies.words import layers_of
+    from ascendsim.cli.studies.output import layers_of
 
     _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY]))
     assert layers[0].gradients == (False, True, False)
@@ -141,7 +141,7 @@ def test_a_network_leaves_out_the_first_grad_input_unless_asked():
 
 def test_gradients_are_those_that_training_asks_for_unless_told():
     from ascendsim.cli.parser import parse
-    from ascendsim.cli.studies.words import layers_of
+    from ascendsim.cli.studies.output import layers_of
 
     def masks(*words):
         _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY, *words]))

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from ascendsim.report.numbers import value
 from ascendsim.report.studies.hardware import (
     figure_table,
     hardware_page,
@@ -14,6 +13,7 @@ from ascendsim.report.studies.hardware import (
     notes,
 )
 from ascendsim.report.studies.hardware_words import hardware_sentence, share
+from ascendsim.report.tables import value
 from ascendsim.studies.hardware.records import Doubt, Gain, LayerGain
 from tests.helpers.studied_hardware import (
     CORES,

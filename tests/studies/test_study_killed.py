@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ascendsim.studies.engine.run import Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.engine.table import rows_of
+from ascendsim.studies.engine.run import Engine, Store, rows_of
 from tests.helpers.study_points import points
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +21,7 @@ import sys
 from pathlib import Path
 from tests.helpers import study_points
 from ascendsim.studies.engine.run import Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Store
 if __name__ == "__main__":
     path, count, compute = sys.argv[1:]
     with Store(Path(path)) as store:

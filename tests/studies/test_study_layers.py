@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ascendsim.cli.studies.words import layers_of
+from ascendsim.cli.studies.output import layers_of
 from ascendsim.workloads import load_workload
 
 

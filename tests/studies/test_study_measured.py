@@ -8,13 +8,11 @@ import pytest
 
 from ascendsim import ConvProblem, read_plans
 from ascendsim.errors import ConfigError, DataError
-from ascendsim.report.studies.measured_plans import measured_notes, measured_sentence, measured_table
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.tuning.export import INDEX, export, exported_plans, top
+from ascendsim.report.studies.beside import measured_notes, measured_sentence, measured_table
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
-from ascendsim.studies.tuning.tune import Tuner
+from ascendsim.studies.tuning.tune import INDEX, Tuner, export, exported_plans, top
 from ascendsim.validate.plans.measured import MeasuredPlan, measured_times, ranked_anew
 
 LAYER = ConvProblem((2, 64, 14, 14), (64, 64, 3, 3), padding=1)

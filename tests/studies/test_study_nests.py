@@ -5,16 +5,12 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.ops.tiling.entries.entry import Entry, entry_values
-from ascendsim.ops.tiling.entries.layers import layer_of
+from ascendsim.ops.tiling.entries import Entry, entry_values, layer_of
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.tuning.export import top
-from ascendsim.studies.tuning.operators import OperatorTilings
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import TilingQuestion
-from ascendsim.studies.tuning.search import tune
-from ascendsim.studies.tuning.tune import Tuner
+from ascendsim.studies.tuning.search import OperatorTilings, tune
+from ascendsim.studies.tuning.tune import Tuner, top
 from tests.helpers.requests import plans_of
 from tests.helpers.vendor_tilings import GRADIENTS, overrides_of, problem_of, records
 

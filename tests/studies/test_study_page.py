@@ -8,14 +8,12 @@ from random import Random
 import pytest
 
 from ascendsim.errors import DataError
+from ascendsim.report.page import charts as labels_module
 from ascendsim.report.page import html as html_module
-from ascendsim.report.page import labels as labels_module
-from ascendsim.report.page.charts import Bar, Dot, Stack, scatter, stacked, tornado
+from ascendsim.report.page.charts import WIDTH, Bar, Dot, Stack, labels, scatter, stacked, tornado
 from ascendsim.report.page.html import render, write_page
-from ascendsim.report.page.labels import labels
 from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.page.shapes import WIDTH
-from ascendsim.report.studies.facts import facts
+from ascendsim.report.studies.beside import facts
 from ascendsim.report.tables import TextTable
 from tests.helpers.headless import needs_chromium, opened
 

@@ -8,16 +8,13 @@ import pytest
 from ascendsim import load_profile
 from ascendsim.profile import Cost
 from ascendsim.report.page.html import render
-from ascendsim.report.studies.codesign import codesign_page
-from ascendsim.report.studies.facts import facts
-from ascendsim.report.studies.hardware import hardware_page
-from ascendsim.report.studies.precision_page import precision_page
-from ascendsim.report.studies.several import joined
+from ascendsim.report.studies.beside import codesign_page, facts
+from ascendsim.report.studies.hardware import hardware_page, joined
+from ascendsim.report.studies.precision import precision_page
 from ascendsim.report.studies.tiling import tiling_page
 from ascendsim.report.studies.tiling_cases import cases_tables
-from ascendsim.studies.codesign.records import Design, DesignAnswer, DesignQuestion
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.codesign import Design, DesignAnswer, DesignQuestion
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.study import study_tiling
 from tests.helpers.headless import needs_chromium, opened

@@ -10,10 +10,9 @@ import pytest
 from ascendsim.cli import main
 from ascendsim.errors import AscendSimError, ConfigError, UnsupportedError
 from ascendsim.profile import load_profile
-from ascendsim.studies.modes.cases import Case, Drawn
-from ascendsim.studies.modes.measure import Axes
-from ascendsim.studies.modes.point import PrecisionPoint, case_errors
-from ascendsim.studies.modes.point import answer as answer_of
+from ascendsim.studies.modes.choice import Case, Drawn
+from ascendsim.studies.modes.measure import Axes, PrecisionPoint, case_errors
+from ascendsim.studies.modes.measure import answer as answer_of
 from tests.precision.test_mode_errors import PROBLEM
 
 SMALL = ("--input", "1,16,6,6", "--weight", "16,16,3,3", "--padding", "1", "--mask", "input,bias")

@@ -4,19 +4,21 @@ import math
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from ascendsim.report.page.exponents import SHOWN, Bars, Range, exponents
+from ascendsim.report.page.fitting import SHOWN, Bars, Range, exponents
 from ascendsim.report.page.html import render
 from ascendsim.report.studies.precision import (
     DEFINITIONS,
+    error_text,
     mode_table,
     parts_table,
+    precision_page,
     precision_record,
     precision_rows,
+    precision_sentence,
+    reasons,
 )
-from ascendsim.report.studies.precision_page import precision_page
-from ascendsim.report.studies.precision_words import error_text, precision_sentence, reasons
+from ascendsim.studies.modes.choice import PrecisionStudy
 from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
-from ascendsim.studies.modes.study import PrecisionStudy
 from tests.helpers.headless import needs_chromium, opened
 
 

@@ -10,8 +10,8 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.report.page.records import Page, Section
+from ascendsim.report.studies.hardware import joined, listed
 from ascendsim.report.studies.hardware_words import hardware_compared
-from ascendsim.report.studies.several import joined, listed
 from ascendsim.report.studies.tiling_cases import cases_tables, tiling_compared, tiling_title
 from ascendsim.report.tables import TextTable
 from ascendsim.studies.hardware.records import Doubt, Gain, HardwareAnswer, LayerGain, Question

@@ -9,9 +9,7 @@ from ascendsim import estimate
 from ascendsim.errors import ConfigError, UnsupportedError, install_hint
 from ascendsim.studies.engine.measure import measure
 from ascendsim.studies.engine.point import Point
-from ascendsim.studies.engine.run import Engine
-from ascendsim.studies.engine.store import Store
-from ascendsim.studies.engine.table import rows_of, write_table
+from ascendsim.studies.engine.run import Engine, Store, rows_of, write_table
 from tests.helpers.study_points import SMALL, points
 
 ASKED = [
@@ -113,7 +111,7 @@ def test_a_local_cluster_makes_the_table_of_one_process(rows):
 
 def test_no_scheduler_is_told(monkeypatch):
     pytest.importorskip("distributed", reason="dask is not installed")
-    monkeypatch.setattr("ascendsim.studies.engine.dask.PATIENCE", 0.2)
+    monkeypatch.setattr("ascendsim.studies.engine.run.PATIENCE", 0.2)
     with pytest.raises(ConfigError, match="no scheduler answers"):
         Engine(Store(), scheduler="tcp://127.0.0.1:9").answer(points(1))
 

@@ -16,16 +16,13 @@ from ascendsim.report.studies.tiling import (
     tiling_sentence,
     waits_table,
 )
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.sweep import ranged_figures
-from ascendsim.studies.tuning.moves import neighbours, nests_of
 from ascendsim.studies.tuning.records import TilingQuestion, Trial
-from ascendsim.studies.tuning.search import _told
-from ascendsim.studies.tuning.space import Tilings, Wish
+from ascendsim.studies.tuning.search import Tilings, Wish, _told, neighbours, nests_of
 from ascendsim.studies.tuning.study import study_tiling
 from ascendsim.studies.tuning.tune import Tuner
-from ascendsim.validate.quoted import tuning_noise
+from ascendsim.validate.run import tuning_noise
 
 LAYER = ConvProblem((4, 64, 14, 14), (64, 64, 3, 3), padding=1)
 PROFILE = load_profile("910B2")

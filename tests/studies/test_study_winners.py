@@ -12,8 +12,7 @@ import pytest
 from ascendsim import ConvProblem, estimate, read_plans
 from ascendsim.report.studies.tiling import plan_text, tiling_sentence
 from ascendsim.studies.engine.measure import planned
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import SCORES, TilingQuestion
 from ascendsim.studies.tuning.study import study_tiling
 

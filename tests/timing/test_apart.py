@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.timing.kernel import measure_kernel
-from ascendsim.timing.l2.lanes import comparable
+from ascendsim.timing.l2.phase import comparable
 from tests.helpers.engine_samples import PRODUCTS, random_call
 
 LAYER = ConvProblem((2, 40, 9, 11), (48, 40, 3, 3), padding=1)

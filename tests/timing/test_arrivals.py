@@ -1,8 +1,7 @@
 """Do the instructions of a timed kernel arrive in the order in which they leave their pipes?"""
 
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
-from ascendsim.timing.arrivals import arrivals
-from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
+from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, arrivals
 from tests.helpers.fake_machine import program
 
 A, B, C = (Core("vector", index) for index in range(3))

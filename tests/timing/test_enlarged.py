@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ascendsim import ConvProblem, load_profile
-from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.engine.store import Store
+from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.gains import study_hardware
 from ascendsim.studies.hardware.records import Question, StudiedLayer
 from ascendsim.workloads import load_workload

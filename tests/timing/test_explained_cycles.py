@@ -17,11 +17,10 @@ from math import prod
 import pytest
 
 from ascendsim import ConvProblem, estimate, legal_tilings
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.wgrad.columns import narrowed_to
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
+from ascendsim.ops.schedules.wgrad.cut import narrowed_to
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.profile import load_profile
 
 DEVICE = load_profile("910B2")

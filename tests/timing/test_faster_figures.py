@@ -13,7 +13,7 @@ import pytest
 
 from ascendsim import ConvProblem, MatmulProblem, Tiling, estimate, estimate_matmul
 from ascendsim.profile import load_profile, parse_changes
-from ascendsim.studies.hardware.enlarging import better_value, enlargings
+from ascendsim.studies.hardware.plans import better_value, enlargings
 from ascendsim.timing.kernel import time_kernel
 from tests.timing.test_peaks import copies, run
 

@@ -10,11 +10,11 @@ from ascendsim import ConvProblem, estimate, legal_tilings, load_profile
 from ascendsim.errors import StoppedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.ops import known_times as known
+from ascendsim.ops import graph_times as known
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.vector import VectorKernels
-from ascendsim.ops.problems.views import View
-from ascendsim.ops.transdata import change_of
+from ascendsim.ops.matmul import change_of
+from ascendsim.ops.problems.strips import View
 from ascendsim.program.kernel import Deferred, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import measure_kernel

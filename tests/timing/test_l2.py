@@ -11,8 +11,8 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
-from ascendsim.timing.l2.accesses import HIT, Outcome
 from ascendsim.timing.l2.account import account, left_by
+from ascendsim.timing.l2.phase import HIT, Outcome
 from tests.helpers.fake_machine import Fake, FakeProfile, kernel, program
 
 A = GmTensor("a", (1000,), "float16", 2)  # 2000 bytes

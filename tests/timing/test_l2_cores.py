@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascendsim.program.places import GmTensor
-from ascendsim.timing.l2.accesses import Outcome
 from ascendsim.timing.l2.account import account
+from ascendsim.timing.l2.phase import Outcome
 from tests.helpers.fake_machine import FakeProfile, kernel, program
 from tests.timing.test_l2 import ALL, A, B, W, accounted, fetched, memory, orders, read, reads, write
 

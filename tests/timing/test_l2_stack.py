@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from ascendsim.program.places import GmTensor
-from ascendsim.timing.costing import CostBook
-from ascendsim.timing.l2 import columns as c
 from ascendsim.timing.l2 import lru
-from ascendsim.timing.l2.lanes import lanes_of
-from ascendsim.timing.l2.phase import prepared
-from ascendsim.timing.l2.stack import Stack
+from ascendsim.timing.l2 import slices as c
+from ascendsim.timing.l2.phase import Stack, lanes_of, prepared
+from ascendsim.timing.times import CostBook
 from tests.helpers.fake_machine import Fake, FakeProfile, program
 
 A = GmTensor("a", (1000,), "float16", 2)  # 2000 bytes

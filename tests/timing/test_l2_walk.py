@@ -12,11 +12,10 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import GmTensor
-from ascendsim.timing.costing import CostBook
-from ascendsim.timing.l2.accesses import HIT
 from ascendsim.timing.l2.account import account, account_of_lanes, left_by
-from ascendsim.timing.l2.lanes import Lane, PhaseLanes, lanes_of
+from ascendsim.timing.l2.phase import HIT, Lane, PhaseLanes, lanes_of
 from ascendsim.timing.l2.slices import share_of
+from ascendsim.timing.times import CostBook
 from tests.helpers import oracles_l2
 from tests.helpers.fake_machine import Fake, FakeProfile, kernel, program
 

@@ -9,10 +9,20 @@ from hypothesis import strategies as st
 from simpy import Environment
 
 from ascendsim.program.instruction import Traffic
-from ascendsim.timing.l2.accesses import HIT, Outcome
-from ascendsim.timing.links import Flight, Flow, Link, Sharer, Stream, fixed_rate, fixed_size, water_level
+from ascendsim.timing.l2.phase import HIT, Outcome
+from ascendsim.timing.links import (
+    Flight,
+    Flow,
+    Link,
+    Sharer,
+    Spreading,
+    Stream,
+    Transfers,
+    fixed_rate,
+    fixed_size,
+    water_level,
+)
 from ascendsim.timing.simpy_engine import appointment
-from ascendsim.timing.transfers import Spreading, Transfers
 from tests.helpers.fake_machine import FakeProfile, X
 from tests.helpers.oracles_timing import down, filled, rates_of, up
 

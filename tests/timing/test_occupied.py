@@ -8,9 +8,7 @@ import pytest
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.program.places import Slot
 from ascendsim.program.program import Program
-from ascendsim.timing.occupied import Tiles, occupied
-from ascendsim.timing.tiles import levels
-from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
+from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Tiles, Timeline, levels, occupied
 from tests.helpers.fake_machine import Fake
 from tests.helpers.hand_timeline import CUBE0, CUBE1, VECTOR0
 

@@ -9,10 +9,9 @@ from math import ceil, floor
 
 import pytest
 
-from ascendsim.cube.fixpipe import Fixpipe
+from ascendsim.cube.loads import Submatrix
 from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import Submatrix
+from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.profile import list_products, load_profile
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot

@@ -8,8 +8,7 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.sequences import L2Left, estimate_behind, left_by_call
 from ascendsim.profile import parse_changes
-from ascendsim.studies.engine.behind import left_before
-from ascendsim.studies.engine.measure import measure
+from ascendsim.studies.engine.measure import left_before, measure
 from ascendsim.studies.engine.point import NETWORK, Point
 from ascendsim.studies.hardware.gains import base_points
 from ascendsim.studies.hardware.records import Question, StudiedLayer

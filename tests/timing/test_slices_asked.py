@@ -5,7 +5,7 @@ import pytest
 from ascendsim import ConvProblem, load_profile
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import GmTensor
-from ascendsim.timing.fast import kernel as fast
+from ascendsim.timing.fast import phase as fast
 from ascendsim.timing.l2.account import asks_for_slices
 from tests.helpers.random_tilings import random_times
 

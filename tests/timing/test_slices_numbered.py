@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from ascendsim.timing.costing import CostBook
 from ascendsim.timing.fast.forms import FormBook
 from ascendsim.timing.fast.programs import PhaseRows
-from ascendsim.timing.l2.lanes import lanes_of
+from ascendsim.timing.l2.phase import lanes_of
+from ascendsim.timing.times import CostBook
 from tests.helpers.engine_samples import random_call, random_matmul, random_tiling
 from tests.timing.test_engines import SMALL_PROBLEMS
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ascendsim import ConvProblem, MatmulProblem, Tiling, estimate, estimate_matmul
-from ascendsim.cube.fixpipe import StallCube
+from ascendsim.cube.movers import StallCube
 from ascendsim.profile import load_profile
 
 SHARE = "paths.L0C_UB.m_stall_share"

@@ -4,7 +4,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import ConfigError, StoppedError
-from ascendsim.ops.lowering.lower import lower
+from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.studies.engine.measure import measure

@@ -12,8 +12,8 @@ from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.compare import Case
-from ascendsim.validate.reading import read_rows
 from ascendsim.validate.run import compare
+from ascendsim.validate.schema import read_rows
 from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
 
 TILE = 32 * 1024

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ascendsim.ops.graph_times import summarise
 from ascendsim.ops.results import Retimed
-from ascendsim.ops.summary import summarise
 from ascendsim.program.kernel import Core, CoreWork, Phase
-from ascendsim.report.kernel_entry import occupation_entry
+from ascendsim.report.document import occupation_entry
 from ascendsim.timing.critical_path import PathStep, critical_path, cycles_by_cause, cycles_by_pipe
 from ascendsim.timing.timeline import times_of
 from ascendsim.timing.times import Occupation, average_busy, bound_by, occupation

@@ -7,10 +7,8 @@ import pytest
 
 import measured_rows
 from ascendsim.validate.ablation import fitted
-from ascendsim.validate.quoted import quoted_rows
-from ascendsim.validate.reading import Unusable, read_row, read_rows
-from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row
+from ascendsim.validate.run import compare_rows, quoted_rows
+from ascendsim.validate.schema import Row, Unusable, read_row, read_rows
 from prose.chips import variant_of, vector_kind
 from prose.copies import instruction_cells, stream_cells
 from prose.gradients import gradient_cells

@@ -10,19 +10,19 @@ from ascendsim.profile import load_profile
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.ablation import fitted
 from ascendsim.validate.compare import (
+    TARGETS,
     Case,
     bounds_of,
     busiest,
     grouped,
     quantile,
     rank_correlation,
+    reached,
     summarise,
 )
-from ascendsim.validate.kinds.counters import active_cycles, core_active_cycles
-from ascendsim.validate.kinds.kernels import plan_of
-from ascendsim.validate.reading import Unusable
+from ascendsim.validate.kinds.kernels import active_cycles, core_active_cycles, plan_of
 from ascendsim.validate.run import compare, compare_rows
-from ascendsim.validate.targets import TARGETS, reached
+from ascendsim.validate.schema import Unusable
 from tests.helpers.measured_samples import made
 
 # --- statistics ---------------------------------------------------------------------------------------------

@@ -8,11 +8,10 @@ import pytest
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import DataError
 from ascendsim.profile import load_profile
-from ascendsim.validate.kinds.calls import bias_us, call_us
-from ascendsim.validate.reading import read_rows
+from ascendsim.validate.compare import reached
+from ascendsim.validate.kinds.kernels import bias_us, call_us
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row
-from ascendsim.validate.targets import reached
+from ascendsim.validate.schema import Row, read_rows
 from prose.transposed import GIVEN, RESULT
 from tests.helpers.measured_samples import made
 from tests.validation.test_measured_rows import line, rows

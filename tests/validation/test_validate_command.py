@@ -7,12 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ascendsim.report.validation.answer import answer_line
-from ascendsim.report.validation.page import DEFINITIONS, UNMEASURED, quoted_part
-from ascendsim.validate.quoted import quoted_rows
-from ascendsim.validate.reading import Unusable
-from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row
+from ascendsim.report.validation import DEFINITIONS, UNMEASURED, answer_line, quoted_part
+from ascendsim.validate.run import compare_rows, quoted_rows
+from ascendsim.validate.schema import Row, Unusable
 from tests.helpers.measured_samples import cells, made, write_table
 
 CLASS = ("--class", "primitives")

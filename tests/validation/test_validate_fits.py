@@ -6,9 +6,9 @@ import pytest
 
 import judge_fits
 from ascendsim.profile.records import Figure
-from ascendsim.validate import ablation, fits
-from ascendsim.validate.ablation import effects, fitted
-from ascendsim.validate.fits import candidates, figures_on, leave_out
+from ascendsim.validate import ablation
+from ascendsim.validate import ablation as fits
+from ascendsim.validate.ablation import candidates, effects, figures_on, fitted, leave_out
 from ascendsim.validate.run import compare
 from tests.helpers.measured_samples import made, write_table
 

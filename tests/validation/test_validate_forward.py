@@ -9,12 +9,10 @@ from ascendsim import ConvProblem, Tiling, estimate
 from ascendsim.errors import DataError
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import load_profile
-from ascendsim.validate.compare import summarise
-from ascendsim.validate.convolution import distinct
-from ascendsim.validate.kinds.forward import forward_plan, forward_problem, forward_us
-from ascendsim.validate.reading import read_rows
+from ascendsim.validate.compare import distinct, summarise
+from ascendsim.validate.kinds.kernels import forward_plan, forward_problem, forward_us
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row
+from ascendsim.validate.schema import Row, read_rows
 from tests.helpers.measured_samples import made
 from tests.validation.test_measured_rows import line, rows
 

@@ -8,17 +8,22 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from ascendsim.report.committed import validation_page
-from ascendsim.report.validation.page import outcome_record
-from ascendsim.report.validation.terminal import print_validation
-from ascendsim.validate.compare import Case
-from ascendsim.validate.convolution import distinct, layer_kind, pipe_errors, slices
+from ascendsim.report.folder import validation_page
+from ascendsim.report.validation import outcome_record, print_validation
+from ascendsim.validate.compare import Case, distinct, layer_kind, pipe_errors, slices
 from ascendsim.validate.coverage import comparison_line, coverage, coverage_text, known_coverage
 from ascendsim.validate.kinds.kernels import gradient_us
-from ascendsim.validate.quoted import quoted_rows, tuning_noise
-from ascendsim.validate.ranking import ranking_noise, rankings
-from ascendsim.validate.reading import Unusable, read_rows
-from ascendsim.validate.run import Validation, _profile, compare, compare_rows
+from ascendsim.validate.run import (
+    Validation,
+    _profile,
+    compare,
+    compare_rows,
+    quoted_rows,
+    ranking_noise,
+    rankings,
+    tuning_noise,
+)
+from ascendsim.validate.schema import Unusable, read_rows
 from tests.helpers.measured_samples import made
 
 OLD = "910B_old_1001"

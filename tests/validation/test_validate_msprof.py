@@ -8,9 +8,8 @@ import pytest
 from ascendsim.errors import DataError
 from ascendsim.validate.compare import Case
 from ascendsim.validate.msprof import read_msprof
-from ascendsim.validate.reading import Unusable
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row
+from ascendsim.validate.schema import Row, Unusable
 
 # kernel_details.csv of the framework's profiler, op_summary.csv of msprof.
 DETAILS = {

@@ -7,9 +7,8 @@ import pytest
 
 from ascendsim.errors import DataError
 from ascendsim.ops.plan import Tiling
-from ascendsim.validate.reading import Unusable, read_row, read_rows
 from ascendsim.validate.run import RUNS
-from ascendsim.validate.schema import COLUMNS, KERNELS, PLAN, Row
+from ascendsim.validate.schema import COLUMNS, KERNELS, PLAN, Row, Unusable, read_row, read_rows
 from tests.helpers.measured_samples import KINDS, cells, made, write_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "validation.md"

@@ -5,14 +5,11 @@ Rows that a source published are in the project and always compared; the others 
 
 import pytest
 
-from ascendsim.studies.sensitivity import sensitivity
+from ascendsim.studies.sweep import sensitivity
 from ascendsim.validate.ablation import ablations, fitted
-from ascendsim.validate.compare import summarise
-from ascendsim.validate.quoted import quoted_rows
-from ascendsim.validate.reading import read_rows
-from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row
-from ascendsim.validate.targets import TARGETS, reached
+from ascendsim.validate.compare import TARGETS, reached, summarise
+from ascendsim.validate.run import compare_rows, quoted_rows
+from ascendsim.validate.schema import Row, read_rows
 
 # What is not reached, with what it may at most be: products whose plans no source tells, one counter of one
 # run, and a call with merged groups of one tap.

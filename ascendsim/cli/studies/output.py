@@ -2,16 +2,137 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ascendsim.cli.studies.engine import write_study_page
+from ascendsim.cli.request import each_once, gradients, natural, positive
+from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from ascendsim.report.page.records import Page
     from ascendsim.report.tables import TextTable
+    from ascendsim.studies.engine.run import Budget, Engine
+    from ascendsim.studies.hardware.records import StudiedLayer
+    from ascendsim.workloads import Layer, Workload
+
+
+def add_engine_options(command: Any, *, has_table: bool = True) -> None:
+    """Add what every study takes: who computes, how much, where answers are kept, what is written.
+
+    has_table   whether the study writes a table of all calls; else its help says nothing of one
+    """
+    how = command.add_argument_group("how much, and by whom")
+    how.add_argument(
+        *("--jobs", "--workers"),
+        dest="jobs",
+        type=positive,
+        metavar="N",
+        help="processes (default: one for each core); --workers is the same",
+    )
+    how.add_argument(
+        "--scheduler", default="", metavar="ADDRESS", help="Dask scheduler to send points to, in their place"
+    )
+    how.add_argument(
+        "--time", type=seconds, metavar="SECONDS", help="begin no new point after so long; run again to go on"
+    )
+    how.add_argument(
+        "--trials",
+        type=natural,
+        metavar="N",
+        help="compute at most N new points in all, of which each is one call (in `study precision` a case); "
+        "what is kept does not count; run again to go on",
+    )
+    how.add_argument(
+        "--store",
+        type=Path,
+        metavar="FILE",
+        help="where answers are kept: no point is computed twice (default: a file in the user's cache)",
+    )
+    out = command.add_argument_group("what to write")
+    out.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    table = "write every call: a name in .csv or .parquet" if has_table else argparse.SUPPRESS
+    out.add_argument("--table", type=Path, metavar="FILE", help=table)
+    out.add_argument("--out", type=Path, metavar="DIR", help="write the page there, as study.html")
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds of 0 or more."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds of 0 or more")
+    return number
+
+
+@contextmanager
+def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
+    """Give the engine and the budget that the options ask for; how much was computed is told at the end.
+
+    On standard error: a second run of the same study says 0 there, and prints the same answer.
+    """
+    from ascendsim.progress import counted
+    from ascendsim.report.files import make_folder, require_file, require_folder
+    from ascendsim.studies.engine.run import Budget, Engine, Store, require_table_name
+
+    # What cannot be written is told before the work.
+    if arguments.table is not None:
+        require_table_name(arguments.table)
+        require_folder(arguments.table.parent)
+        # Some places refuse for reasons of their own, which only shows when one tries.
+        make_folder(arguments.table.parent)
+        require_file(arguments.table)
+    if arguments.out is not None:
+        require_folder(arguments.out)
+        make_folder(arguments.out)
+
+    with Store(arguments.store or _default_store()) as store, counted() as tell:
+
+        def advance(done: int, total: int, point: Any) -> None:
+            tell(done, total, point.label)
+
+        yield (
+            Engine(store, arguments.jobs, arguments.scheduler, advance),
+            Budget(arguments.time, arguments.trials),
+        )
+    kept = arguments.store or "the user's cache"
+    points = "1 point" if tell.computed == 1 else f"{tell.computed} points"
+    print(f"{points} computed, the rest taken from {kept}", file=sys.stderr)
+
+
+def write_study_page(arguments: Any, page: Page) -> None:
+    """Write the page of a study where one is asked for, and say where it is."""
+    if arguments.out is None:
+        return
+    from ascendsim.report.page.html import write_page
+
+    path = arguments.out / "study.html"
+    write_page(path, page)
+    # JSON is for another program: nothing else stands beside it.
+    print(f"\nPage in {path}", file=sys.stderr if arguments.json else sys.stdout)
+
+
+def _default_store() -> Path | None:
+    """Return a file in the user's cache for answers of this very code; None without a place for one."""
+    from ascendsim.native.sealed import mark_used, remove_unused, usable_folder
+    from ascendsim.studies.engine.point import code_version
+
+    folder = usable_folder("studies", "")
+    if folder is None:
+        return None
+    # Answers of other code are of no use to this one; whoever goes back and forth keeps both for a day.
+    path = folder / f"{code_version()[:16]}.sqlite"
+    remove_unused(other for other in folder.iterdir() if not other.name.startswith(path.name))
+    path.touch()
+    mark_used(path)
+    return path
 
 
 class Answer(Protocol):
@@ -63,7 +184,7 @@ def write_answer_page(
     arguments: Any, answer: AnswerT, page: Callable[[AnswerT, Mapping[str, str]], Page]
 ) -> None:
     """Write the page of an answer where one is asked for, and how it was made."""
-    from ascendsim.report.studies.facts import facts
+    from ascendsim.report.studies.beside import facts
 
     made = facts(arguments.words, answer.variant, answer.digest, answer.assumed)
     write_study_page(arguments, page(answer, made))
@@ -118,8 +239,8 @@ def _print_compared(arguments: Any, answers: Sequence[AnswerT], told: Report[Ans
 def _write_compared(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
     if arguments.out is None:
         return
-    from ascendsim.report.studies.facts import facts
-    from ascendsim.report.studies.several import joined
+    from ascendsim.report.studies.beside import facts
+    from ascendsim.report.studies.hardware import joined
 
     pages = [told.page(one, facts(arguments.words, one.variant, one.digest, one.assumed)) for one in answers]
     names = [one.variant for one in answers]
@@ -142,3 +263,137 @@ def _print_several(answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
         out.print()
         for note in told.notes(answer):
             print_text(out, note)
+
+
+# Before the user says otherwise: what a repeated kernel finds, and what one inside a large network does.
+STARTS = ("warm", "handed")
+DEFAULT_PRODUCT = "910B"
+
+
+def add_kind(
+    kinds: Any,
+    name: str,
+    help: str,
+    description: str,
+    epilog: str,
+    extra_starts: tuple[str, ...] = (),
+    *,
+    has_table: bool = True,
+) -> tuple[Any, Any]:
+    """Add a study to the kinds and return it, with the group of options that say what is studied.
+
+    extra_starts   of L2, which this study knows beside those of every call
+    has_table      whether it writes a table of all calls
+    """
+    command = kinds.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    what = command.add_argument_group("what is studied, on what")
+    add_products(what)
+    what.add_argument(
+        *("--network", "--workload"),
+        dest="workload",
+        default="resnet50",
+        metavar="NAME",
+        help="network by name or file (resnet50)",
+    )
+    what.add_argument("--batch", type=positive, default=1, help="batch (1)")
+    what.add_argument("--dtype", default="float16", help="format of the tensors (float16)")
+    what.add_argument("--cube-math-type", type=int, default=0, choices=range(4), help="the interface's (0)")
+    what.add_argument(
+        "--l2-start",
+        action="append",
+        choices=("warm", "cold", "handed", "chained", *extra_starts),
+        help="what L2 holds when a kernel begins; repeat it for several (default: warm and handed)",
+    )
+    add_engine_options(command, has_table=has_table)
+    return command, what
+
+
+def add_products(what: Any) -> None:
+    """Add the option that names the products."""
+    what.add_argument(
+        "--product",
+        action="append",
+        metavar="NAME",
+        help="product, variant or .toml file (910B); repeat it to compare several",
+    )
+
+
+def products_of(arguments: Any) -> tuple[str, ...]:
+    """Return the products that are asked about, each once.
+
+    Raises   ConfigError for a name of no product
+    """
+    return each_once(arguments.product or (DEFAULT_PRODUCT,))
+
+
+def one_of(what: str, why: str, found: Sequence[Any]) -> Any:
+    """Return the only one of what was asked for.
+
+    Raises   ConfigError where there are several: `what` they are, and `why` one is needed
+    """
+    if len(found) > 1:
+        raise ConfigError(f"{why}, and {len(found)} {what} are asked for; name one of them")
+    return found[0]
+
+
+def starts_of(arguments: Any) -> tuple[str, ...]:
+    """Return the starts of L2 that are asked for."""
+    return tuple(dict.fromkeys(arguments.l2_start or STARTS))
+
+
+def add_layers(what: Any) -> None:
+    """Add the words that name a layer or the whole network, and the gradients."""
+    what.add_argument(
+        "layer",
+        nargs="?",
+        metavar="LAYER",
+        help="a layer of the workload, a stage (s3), a pattern ('s3*') or several with commas between "
+        "(none: the network)",
+    )
+    what.add_argument(
+        "--mask",
+        type=gradients,
+        metavar="NAMES",
+        help="gradients, such as input,weight (none: those that training asks for)",
+    )
+    what.add_argument(
+        "--first-grad-input",
+        action="store_true",
+        help="make grad_input of a network's layers that read images too, which training never runs",
+    )
+
+
+def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
+    """Return what the words name: its title, and its layers with the gradients that are made of each."""
+    from ascendsim.cli.request import problem_of
+    from ascendsim.studies.hardware.records import StudiedLayer
+    from ascendsim.workloads import load_workload
+
+    workload = load_workload(arguments.workload)
+    rows = workload.select(arguments.layer) if arguments.layer else workload.layers
+    alone = bool(arguments.layer) and len(rows) == 1
+    found = []
+    for row in rows:
+        # As `ascendsim run` does: who names one layer wants its grad_input, whatever training asks for.
+        always = alone or arguments.first_grad_input
+        asked = arguments.mask or (True, *row.mask[1:])
+        mask = (asked[0] and (always or row.mask[0]), *asked[1:])
+        count = 1 if alone else row.count
+        if any(mask):
+            found.append(StudiedLayer(row.name, problem_of(row, arguments.batch), mask, count))
+    return f"{layers_title(arguments.layer, rows, workload)}, batch {arguments.batch}", tuple(found)
+
+
+def layers_title(words: str | None, rows: Sequence[Layer], workload: Workload) -> str:
+    """Name the layers that are studied, for people: one, several by what was asked for, or the network."""
+    if not words:
+        return workload.title
+    named = rows[0].name if len(rows) == 1 else f"{len(rows)} layers ({words})"
+    return f"{named} of {workload.title}"

@@ -4,19 +4,119 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ascendsim.cli.studies.precision_cases import cases_of
-from ascendsim.cli.studies.words import add_products, products_of
-from ascendsim.cli.values import natural
-from ascendsim.errors import ConfigError
+from ascendsim.cli.request import Network, Single, natural, problem_of, read_request
+from ascendsim.cli.studies.output import add_products, products_of
+from ascendsim.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.studies.engine.run import Budget, Engine
-    from ascendsim.studies.modes.cases import Case
-    from ascendsim.studies.modes.study import PrecisionStudy
+    from ascendsim.studies.modes.choice import Case, PrecisionStudy, Tensors
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Tensors of a user's file."""
+
+    path: Path
+    codes: str | None
+
+    def __call__(self) -> Tensors:
+        """Read grad_output, input and weight."""
+        import numpy as np
+
+        from ascendsim.cli.tensors import npz_tensors, read_npz
+        from ascendsim.numerics.formats.casts import decode
+        from ascendsim.numerics.formats.dtypes import dtype
+
+        held = npz_tensors(self.path, read_npz(self.path), self.codes)
+        each = {"grad_output": held.grad_output, "input": held.input, "weight": held.weight}
+        return {name: decode(x, dtype(x.dtype)).astype(np.float64) for name, x in each.items()}
+
+
+def cases_of(arguments: Any) -> tuple[str, list[Case]]:
+    """Return a title, and the cases that the words name.
+
+    Raises   as `read_request`; ConfigError for options that would be ignored
+    """
+    if arguments.npz is not None:
+        if arguments.data is not None:
+            raise ConfigError("--data cannot be combined with --npz: the files are the data")
+        files = sorted(arguments.npz.glob("*.npz")) if arguments.npz.is_dir() else [arguments.npz]
+        if not files:
+            raise DataError(f"{arguments.npz}: this folder has no .npz file")
+        return arguments.npz.name, [_recorded(file, arguments) for file in files]
+    if arguments.codes is not None:
+        raise ConfigError("--codes goes with --npz")
+    request = read_request(arguments)
+    return _title(request), list(_drawn(request, arguments))
+
+
+def _title(request: Single | Network) -> str:
+    if isinstance(request, Single):
+        return request.title
+    return f"{request.workload.title}, batch {request.batch}"
+
+
+def _recorded(path: Path, arguments: Any) -> Case:
+    from ascendsim import ConvProblem
+    from ascendsim.studies.modes.choice import Case
+
+    request = read_request(Namespace(**vars(arguments) | {"npz": path}))
+    assert isinstance(request, Single)
+    assert request.arrays is not None
+    problem = ConvProblem(**request.options)
+    problem.check_grad_output(request.arrays["grad_output"].shape)
+    digest = sha256(path.read_bytes()).hexdigest()
+    data = f"recorded, sha256 {digest[:16]}, {arguments.codes or 'values'}"
+    load = Recorded(path, arguments.codes)
+    for name, values in load().items():
+        _require_finite(f"{path}: {name}", values)
+    return Case(path.stem, problem, request.mask, 1, data, load)
+
+
+def _require_finite(where: str, values: Any) -> None:
+    """Refuse numbers that every format loses: an error says nothing of them, and no mode would pass.
+
+    Raises   DataError
+    """
+    import numpy as np
+
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        first = tuple(int(at) for at in wrong[0])
+        raise DataError(
+            f"{where} has {len(wrong)} of {values.size} values that are NaN or infinite, the first at "
+            f"{first}; a study of precision needs finite ones: leave this step out, or record one that "
+            "does not overflow"
+        )
+
+
+def _drawn(request: Single | Network, arguments: Any) -> Iterator[Case]:
+    from ascendsim import ConvProblem
+    from ascendsim.studies.modes.choice import Case, Drawn
+
+    kinds: Sequence[str] = arguments.data or ("normal",)
+    for kind in kinds:
+        data = f"{kind}, seed {arguments.seed}"
+        ending = f", {kind}" if len(kinds) > 1 else ""
+        if isinstance(request, Single):
+            problem = ConvProblem(**request.options)
+            load = Drawn(problem, kind, arguments.seed)
+            yield Case(f"{request.title}{ending}", problem, request.mask, 1, data, load)
+            continue
+        for layer in request.layers:
+            problem = problem_of(layer, request.batch)
+            load = Drawn(problem, kind, arguments.seed)
+            yield Case(f"{layer.name}{ending}", problem, request.mask_of(layer), layer.count, data, load)
+
 
 _EXAMPLES = """\
 examples:
@@ -32,8 +132,8 @@ DTYPES = ("float16", "bfloat16", "float32")
 
 def add_precision(kinds: Any) -> Any:
     """Add the command to the kinds of studies and return it."""
-    from ascendsim.cli.problem_options import add_problem
-    from ascendsim.cli.studies.engine import add_engine_options
+    from ascendsim.cli.request import add_problem
+    from ascendsim.cli.studies.output import add_engine_options
 
     command = kinds.add_parser(
         "precision",
@@ -96,7 +196,7 @@ def _numbers(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
 
 def precision(arguments: Any) -> int:
     """Measure, answer, print, and write what was asked for."""
-    from ascendsim.cli.studies.engine import engine_of
+    from ascendsim.cli.studies.output import engine_of
     from ascendsim.profile import load_profile
 
     _check(arguments)
@@ -113,10 +213,9 @@ def _measured(
 ) -> PrecisionStudy:
     """Measure all cases on a product."""
     from ascendsim.studies.engine.run import Engine
-    from ascendsim.studies.modes.measure import Axes
-    from ascendsim.studies.modes.point import PrecisionPoint, answer, case_errors
-    from ascendsim.studies.modes.study import PrecisionStudy
-    from ascendsim.validate.quoted import tuning_noise
+    from ascendsim.studies.modes.choice import PrecisionStudy
+    from ascendsim.studies.modes.measure import Axes, PrecisionPoint, answer, case_errors
+    from ascendsim.validate.run import tuning_noise
 
     models = tuple(None if model == "default" else model for model in arguments.accumulation)
     axes = Axes(
@@ -155,7 +254,7 @@ def _check(arguments: Any) -> None:
     """
     from ascendsim.cli.tensors import require_tensor_dtype
     from ascendsim.numerics.accumulation.models import AccumulationModel
-    from ascendsim.studies.modes.cases import DATA
+    from ascendsim.studies.modes.choice import DATA
 
     for name in arguments.dtype or ():
         require_tensor_dtype(name)
@@ -177,7 +276,7 @@ def _check(arguments: Any) -> None:
 
 def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence[Profile]) -> None:
     from ascendsim.report.studies.precision import precision_rows
-    from ascendsim.studies.engine.table import write_table
+    from ascendsim.studies.engine.run import write_table
 
     # The table first: where it cannot be written, nothing is printed but the reason.
     if arguments.table is not None:
@@ -191,8 +290,7 @@ def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence
 
 
 def _print_json(studies: Sequence[PrecisionStudy]) -> None:
-    from ascendsim.report.studies.precision import precision_record
-    from ascendsim.report.studies.precision_words import precision_compared
+    from ascendsim.report.studies.precision import precision_compared, precision_record
 
     records = [precision_record(study) for study in studies]
     several = len(studies) > 1
@@ -201,11 +299,10 @@ def _print_json(studies: Sequence[PrecisionStudy]) -> None:
 
 
 def _write_page(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence[Profile]) -> None:
-    from ascendsim.cli.studies.engine import write_study_page
-    from ascendsim.report.studies.facts import facts as study_facts
-    from ascendsim.report.studies.precision_page import precision_page, precision_title
-    from ascendsim.report.studies.precision_words import precision_compared
-    from ascendsim.report.studies.several import joined
+    from ascendsim.cli.studies.output import write_study_page
+    from ascendsim.report.studies.beside import facts as study_facts
+    from ascendsim.report.studies.hardware import joined
+    from ascendsim.report.studies.precision import precision_compared, precision_page, precision_title
     from ascendsim.studies.sweep import ranged_figures
 
     pages = []
@@ -221,8 +318,16 @@ def _write_page(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Seq
 
 
 def _print_tables(studies: Sequence[PrecisionStudy]) -> None:
-    from ascendsim.report.studies.precision import DEFINITIONS, mode_table, parts_table, refusals, share_table
-    from ascendsim.report.studies.precision_words import precision_compared, precision_sentence, reasons
+    from ascendsim.report.studies.precision import (
+        DEFINITIONS,
+        mode_table,
+        parts_table,
+        precision_compared,
+        precision_sentence,
+        reasons,
+        refusals,
+        share_table,
+    )
     from ascendsim.report.terminal import make_console, print_table, print_text
 
     out = make_console()

@@ -2,24 +2,159 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.studies.beside import beside
-from ascendsim.cli.studies.tiling_files import (
-    add_file_options,
-    check_file_options,
-    export_top,
-    rank_measured,
-)
-from ascendsim.cli.studies.words import add_kind, one_of, products_of, starts_of
-from ascendsim.cli.values import natural, positive
+from ascendsim.cli.plans import schedules_of
+from ascendsim.cli.request import natural, positive
+from ascendsim.cli.studies.output import add_kind, one_of, products_of, starts_of
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ascendsim.studies.engine.run import Budget, Engine
     from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
+    from ascendsim.studies.tuning.tune import Tuner
+
+
+# What needs a search, or calls that are kept.
+_OF_A_SEARCH = ("write_plan", "export_top", "measured", "table")
+
+
+def beside(arguments: Any, questions: Sequence[TilingQuestion]) -> int:
+    """Time both plans, print them side by side, and write the page where one is asked for.
+
+    Raises   ConfigError for options of a search, for several calls, or a file without a plan of the gradient
+    """
+    from ascendsim.cli.studies.output import print_answer, write_answer_page
+    from ascendsim.report.studies.beside import (
+        beside_notes,
+        beside_page,
+        beside_record,
+        beside_sentence,
+        beside_tables,
+    )
+    from ascendsim.studies.tuning.study import set_beside
+
+    for option in _OF_A_SEARCH:
+        if getattr(arguments, option):
+            name = f"--{option.replace('_', '-')}"
+            raise ConfigError(f"{name} is of plans that are searched; leave it out, or --plan and --schedule")
+    question = one_of(
+        "calls (of layers and products)", "--plan and --schedule are of the plan of one call", questions
+    )
+    schedules = schedules_of([arguments.schedule] if arguments.schedule else None)
+    answer = set_beside(question, _plan(arguments, question.gradient), schedules[0] if schedules else None)
+    try:
+        print_answer(arguments, answer, beside_record, beside_sentence, beside_tables, beside_notes)
+    finally:
+        write_answer_page(arguments, answer, beside_page)
+    return 0
+
+
+def _plan(arguments: Any, gradient: str) -> Any:
+    """Return the plan that the file has for the gradient of the layer; None without a file."""
+    if arguments.plan is None:
+        return None
+    from ascendsim.ops.tiling.plan_files import read_plans
+
+    plans = read_plans(arguments.plan).of_layer(arguments.layer)
+    if gradient not in plans:
+        has = ", ".join(plans) or "none"
+        raise ConfigError(
+            f"{arguments.plan}: has no plan of {gradient} for {arguments.layer} (but of {has}); write it "
+            f"under [{gradient}], or choose the other --gradient"
+        )
+    return plans[gradient]
+
+
+def add_file_options(command: Any) -> None:
+    """Add the options of what goes to a device, and comes from it."""
+    device = command.add_argument_group("to a device and back")
+    device.add_argument(
+        "--export-top",
+        type=positive,
+        metavar="K",
+        help="write the K best plans, and the vendor's entries (runtime_kb) of those that have one",
+    )
+    device.add_argument(
+        "--export", type=Path, default=Path("top-plans"), metavar="DIR", help="where to (top-plans)"
+    )
+    device.add_argument(
+        "--measured",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="msprof's op_summary.csv of runs of the plans in that folder, in their order, each equally "
+        "often; or, repeated, a file for each plan: they are ranked anew, and nothing is tuned",
+    )
+
+
+def check_file_options(arguments: Any) -> None:
+    """Refuse options that contradict each other, and a folder that nothing can be written to.
+
+    Raises   ConfigError, DataError
+    """
+    from ascendsim.report.files import require_folder
+
+    if arguments.export_top is not None:
+        require_folder(arguments.export)
+    if arguments.measured and arguments.export_top:
+        raise ConfigError("--measured ranks plans that are written; leave --export-top out")
+
+
+def export_top(tuner: Tuner, arguments: Any) -> None:
+    """Write the best plans where that is asked for, and say where they are and which have no entry."""
+    if arguments.export_top is None:
+        return
+    from ascendsim.studies.tuning.tune import export
+
+    found = export(arguments.export, tuner, arguments.export_top)
+    if arguments.json:
+        return
+    entries = sum(bool(one.entry_file) for one in found)
+    print(f"\n{len(found)} plans and {entries} entries in {arguments.export}")
+    for why in dict.fromkeys(one.no_entry for one in found if one.no_entry):
+        print(f"No {why}")
+
+
+def rank_measured(question: TilingQuestion, engine: Engine, budget: Budget, arguments: Any) -> None:
+    """Rank the plans of a folder by what a device measured, beside the model's times of them."""
+    from ascendsim.report.studies.beside import (
+        measured_notes,
+        measured_record,
+        measured_sentence,
+        measured_table,
+    )
+    from ascendsim.report.terminal import make_console, print_table, print_text
+    from ascendsim.studies.engine.run import require_answer
+    from ascendsim.studies.tuning.tune import exported_plans, point_of
+    from ascendsim.validate.plans.measured import MeasuredPlan, measured_times, ranked_anew
+
+    plans = exported_plans(arguments.export, question.gradient)
+    times = measured_times(arguments.measured, question.gradient, len(plans))
+    # A profile of one kernel again and again finds in L2 what the run before has left.
+    start = question.starts[0]
+    points = [point_of(question, start, plan) for plan in plans.values()]
+    found = []
+    for name, measured_us, (point, answer) in zip(plans, times, engine.answer(points, budget), strict=True):
+        rows = require_answer(point, answer).records
+        (product,) = [row for row in rows if row["kernel"] == question.gradient]
+        found.append(MeasuredPlan(name, measured_us, float(product["time_us"])))
+    ranking = ranked_anew(found)
+    where = f"On {question.product}, {question.gradient} of {question.title}"
+    if arguments.json:
+        print(json.dumps(measured_record(ranking, where), indent=1))
+        return
+    out = make_console()
+    print_text(out, measured_sentence(ranking, where))
+    print_table(out, measured_table(ranking, start))
+    out.print()
+    for note in measured_notes(ranking):
+        print_text(out, note)
+
 
 _EXAMPLES = """\
 examples:
@@ -91,10 +226,10 @@ def add_tiling(kinds: Any) -> Any:
 
 def tiling(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
-    from ascendsim.cli.studies.engine import engine_of
-    from ascendsim.ops.plan_text import form_of
+    from ascendsim.cli.studies.output import engine_of
+    from ascendsim.ops.plan import form_of
     from ascendsim.report.files import require_file
-    from ascendsim.studies.engine.table import rows_of, write_table
+    from ascendsim.studies.engine.run import rows_of, write_table
     from ascendsim.studies.tuning.study import study_tiling
 
     # A file that no plan can be written to is told before anything is timed.
@@ -165,7 +300,7 @@ def _margin(percent: float | None) -> float:
         if not 0 <= percent < 100:
             raise ConfigError(f"--margin is {percent:g}; it must be a percentage of 0 or more, below 100")
         return percent / 100
-    from ascendsim.validate.quoted import tuning_noise
+    from ascendsim.validate.run import tuning_noise
 
     return tuning_noise().median
 

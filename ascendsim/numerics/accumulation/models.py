@@ -24,12 +24,22 @@ to even), RNA (nearest, ties away from zero), RZ (toward zero). Options follow t
     +saturate      when a cube product is done, infinite accumulators become the largest finite value, NaN +0
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32, DType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Slice = tuple[NDArray[np.float32], NDArray[np.float32]]
+
 
 ROUNDINGS: Final = ("RNE", "RNA", "RZ")
 PAIRINGS: Final = ("adjacent", "halves")
@@ -126,7 +136,7 @@ class AccumulationModel:
             raise ConfigError("accumulation model: ftz_in_exponent is given, but ftz_in is off")
 
     @classmethod
-    def parse(cls, text: str) -> "AccumulationModel":
+    def parse(cls, text: str) -> AccumulationModel:
         """Read a model from its text, `block:16:RNE` for one.
 
         Raises   ConfigError that quotes the text, says the grammar and names the nearest model
@@ -184,7 +194,7 @@ class AccumulationModel:
         """Tell whether the block size is a number."""
         return self.block != CUBE_K
 
-    def resolve(self, cube_k: int, operand_min_exponent: int | None = None) -> "AccumulationModel":
+    def resolve(self, cube_k: int, operand_min_exponent: int | None = None) -> AccumulationModel:
         """Fill in what depends on the product and the operand format.
 
         cube_k                 k per cycle of the cube for this format; replaces `cube_k`
@@ -257,3 +267,114 @@ def _between(field: str, value: object, low: int, high: int) -> None:
         raise ConfigError(
             f"accumulation model: {field} must be a whole number in {low}..{high}, got {value!r}"
         )
+
+
+INTEGER_OVERFLOWS = ("wrap", "saturate")
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerSum:
+    """Say what an int32 accumulator does at its ends, as a value that can be printed, parsed and compared.
+
+    Raises   ConfigError for an overflow that is neither
+    """
+
+    overflow: str = "wrap"
+
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning."""
+        if self.overflow not in INTEGER_OVERFLOWS:
+            raise _refusal(str(self))
+
+    @classmethod
+    def parse(cls, text: str) -> IntegerSum:
+        """Read it from its text.
+
+        Raises   ConfigError that quotes the text
+        """
+        accumulator, _, overflow = text.strip().partition(":")
+        if accumulator != "int32" or overflow not in INTEGER_OVERFLOWS:
+            raise _refusal(text)
+        return cls(overflow)
+
+    def __str__(self) -> str:
+        """Print the text that `parse` reads back."""
+        return f"int32:{self.overflow}"
+
+    def accumulate(self, a: NDArray[np.int32], b: NDArray[np.int32], c: NDArray[np.int32]) -> None:
+        """Add a product to `c` in place.
+
+        Shapes   a (m, k), b (k, n), c (m, n)
+        Types    int32 that hold int8 values; c any int32
+        """
+        import numpy as np
+
+        # Exact in doubles, whatever order they are added in: no sum is above k 2^14, so k may be 2^39.
+        total = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64) + c
+        # Once, when the product is done, like `+saturate`: so the order inside the product does not matter.
+        if self.overflow == "saturate":
+            ends = np.iinfo(np.int32)
+            np.clip(total, ends.min, ends.max, out=total)
+        # From 64 bits numpy keeps the lower 32, which is the sum modulo 2^32 in two's complement.
+        c[...] = total.astype(np.int32)
+
+
+def _refusal(text: str) -> ConfigError:
+    return ConfigError(
+        f"accumulation model: products of int8 are added in int32, so it must be int32:wrap or "
+        f"int32:saturate, got {text!r}"
+    )
+
+
+def rounds_once(model: Accumulation) -> bool:
+    """Tell whether a model rounds once for a whole reduction, however many Mmads it takes."""
+    return getattr(model, "kind", "") == "exact"
+
+
+def products_of(model: Accumulation, slices: Sequence[Slice]) -> Sequence[Slice]:
+    """Return the products that a model adds one after the other for the slices of one reduction.
+
+    Shapes   slices of a (m, k) and b (k, n), each of its own k
+    """
+    import numpy as np
+
+    if not rounds_once(model) or len(slices) < 2:
+        return slices
+    lefts, rights = zip(*slices, strict=True)
+    return [(np.concatenate(lefts, axis=1), np.concatenate(rights, axis=0))]
+
+
+Accumulation = AccumulationModel | IntegerSum
+
+
+@dataclass(frozen=True, slots=True)
+class MathSettings:
+    """Say with which arithmetic one kernel runs.
+
+    accumulation   how cube products become the accumulator: binary32, or int32 for int8 operands
+    hf32_ties      how operands become HF32: RNE, RNA or RZ; it depends on the kernel that a call is lowered
+                   to (convolution backward leaves the control bit at RNE, matrix multiplication sets RNA)
+    overflow       what conversions out of L0C and vector casts do beyond the largest finite value: "ieee"
+                   (Inf, NaN kept) or "saturate" (largest finite value, NaN becomes 0)
+    Raises         ConfigError for another value
+    """
+
+    accumulation: Accumulation
+    hf32_ties: str = "RNE"
+    overflow: str = "ieee"
+
+    def __post_init__(self) -> None:
+        """Refuse values without a meaning."""
+        if self.hf32_ties not in ROUNDINGS:
+            raise ConfigError(
+                f"math settings: hf32_ties must be one of {', '.join(ROUNDINGS)}, got {self.hf32_ties!r}"
+            )
+        if self.overflow not in OVERFLOWS:
+            raise ConfigError(
+                f"math settings: overflow must be one of {', '.join(OVERFLOWS)}, got {self.overflow!r}"
+            )
+
+    @property
+    def carrier(self) -> str:
+        """Name of the numpy type that holds the elements of every tensor while the kernel runs."""
+        return "int32" if isinstance(self.accumulation, IntegerSum) else "float32"

@@ -81,7 +81,7 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     if not isinstance(model.block, int):
         raise ConfigError(f"accumulation model {model}: resolve cube_k to a number before computing")
     from ascendsim.numerics.compiled.panel_rounding import MODES, Rounding
-    from ascendsim.numerics.compiled.rounding_mode import CAN_CUT
+    from ascendsim.numerics.compiled.panels import CAN_CUT
     from ascendsim.numerics.compiled.workspace import KernelModel, plain
 
     kind = model.kind
@@ -102,7 +102,7 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     if chained:
         return _chain(parameters)
     if kind == "tree":
-        from ascendsim.numerics.compiled.kernels.tree import tree
+        from ascendsim.numerics.compiled.kernels.align import tree
 
         return lambda a, b, c: tree(a, b, c, parameters, model.pairing == "halves")
     if kind == "align":
@@ -117,19 +117,19 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
 
 def _chain(parameters: "KernelModel") -> Kernel:
     """Choose the function for a chain: the processor's own arithmetic where it rounds as the model does."""
-    from ascendsim.numerics.compiled.kernels.chain import chain
+    from ascendsim.numerics.compiled.kernels.block import chain
     from ascendsim.numerics.compiled.panel_rounding import RNE, RZ
-    from ascendsim.numerics.compiled.rounding_mode import CAN_CUT
+    from ascendsim.numerics.compiled.panels import CAN_CUT
 
     how, fused = parameters.sum, not parameters.separate
     own = how.mode == RNE or (how.mode == RZ and CAN_CUT)
     if not own or how.flush_below > 0.0 or parameters.split:
         return lambda a, b, c: chain(a, b, c, parameters)
     if not how.half:
-        from ascendsim.numerics.compiled.kernels.fused import seq
+        from ascendsim.numerics.compiled.kernels.block import seq
 
         return lambda a, b, c: seq(a, b, c, fused, how.cuts)
-    from ascendsim.numerics.compiled.kernels.half import cut_half_chain, half_chain
+    from ascendsim.numerics.compiled.kernels.block import cut_half_chain, half_chain
 
     def half_or_any(a: FloatArray, b: FloatArray, c: FloatArray) -> None:
         if not half_chain(a, b, c, fused):

@@ -24,10 +24,16 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from ascendsim import native, numerics
+from ascendsim.native.build import tell_of
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.native.folder import mark_used, remove_unused, usable_folder
-from ascendsim.native.sealed import digest_of, read_sealed, write_sealed
-from ascendsim.native.telling import tell_of
+from ascendsim.native.sealed import (
+    digest_of,
+    mark_used,
+    read_sealed,
+    remove_unused,
+    usable_folder,
+    write_sealed,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

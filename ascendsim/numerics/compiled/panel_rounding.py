@@ -8,15 +8,21 @@ that end in zeros, so an odd double lies strictly on the same side of each as th
 Special  Inf, NaN and the sign of zero pass through every function here; underflow is gradual unless flushed
 """
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import numba.np.arrayobj
 import numpy as np
+from llvmlite import ir
 
 from ascendsim.numerics.compiled.jit import called, inlined
-from ascendsim.numerics.compiled.panel_memory import store, tile
 from ascendsim.numerics.compiled.panels import (
     HALF_CONVERSIONS,
     LANES,
+    PANELS,
+    ROWS,
+    SCALARS,
+    Value,
     absolute,
     as_bits,
     as_float,
@@ -24,15 +30,153 @@ from ascendsim.numerics.compiled.panels import (
     differs,
     equal,
     half_to_single,
+    intrinsic,
     negative,
     nonzero,
     out_of_line,
+    pack,
     select,
+    splat,
     spread,
     to_half,
     to_single,
+    types,
+    unpack,
+    vector,
     widen,
 )
+
+make_array: Any = numba.np.arrayobj.make_array
+
+
+def _index(value: int) -> Value:
+    return ir.Constant(ir.IntType(64), value)
+
+
+def _pointer(context: Value, builder: Value, array_type: Value, array: Value, offset: Value) -> Value:
+    return builder.gep(make_array(array_type)(context, builder, array).data, [offset])
+
+
+def _vector_at(builder: Value, pointer: Value, vector: Value) -> Value:
+    return builder.bitcast(pointer, vector.as_pointer())
+
+
+def _load(builder: Value, pointer: Value, vector: Value) -> Value:
+    # Singles of c may begin anywhere: a vector's own alignment, which the compiler assumes otherwise, would
+    # fault on some machines.
+    return builder.load(_vector_at(builder, pointer, vector), align=4)
+
+
+def _down(builder: Value, pointer: Value, stride: Value) -> list[Value]:
+    pointers = [pointer]
+    for _ in range(ROWS - 1):
+        pointers.append(builder.gep(pointers[-1], [stride]))
+    return pointers
+
+
+def _reader(read: Callable[..., list[Value]], strided: bool) -> Callable[..., Any]:
+    """Make an operation (array, offset) or (array, offset, stride) -> panel."""
+
+    def describe(array: Value) -> Value:
+        element = SCALARS[array.dtype]
+
+        def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+            pointer = _pointer(context, builder, sig.args[0], args[0], args[1])
+            return pack(builder, read(builder, pointer, vector(element), *args[2:]))
+
+        return PANELS[element](array, *[types.intp] * (2 if strided else 1)), codegen
+
+    if strided:
+        return intrinsic(lambda _typing, array, _offset, _stride: describe(array))  # type: ignore[no-any-return]
+    return intrinsic(lambda _typing, array, _offset: describe(array))  # type: ignore[no-any-return]
+
+
+def _read_rows(builder: Value, pointer: Value, _vector: Value) -> list[Value]:
+    return [splat(builder, builder.load(builder.gep(pointer, [_index(row)]))) for row in range(ROWS)]
+
+
+# One load, used by every row: rows of a panel differ in their row of a only.
+def _read_columns(builder: Value, pointer: Value, vector: Value) -> list[Value]:
+    return [_load(builder, pointer, vector)] * ROWS
+
+
+def _read_tile(builder: Value, pointer: Value, vector: Value, stride: Value) -> list[Value]:
+    return [_load(builder, place, vector) for place in _down(builder, pointer, stride)]
+
+
+rows = _reader(_read_rows, strided=False)  # ROWS consecutive elements, each in all lanes of its row
+columns = _reader(_read_columns, strided=False)  # LANES consecutive elements, in every row
+tile = _reader(_read_tile, strided=True)  # LANES consecutive elements per row, rows `stride` apart
+
+
+def _rows_from(_typing: Value, array: Value, _step: Value, *lines: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        # The line first, which stays the same along a reduction, so that its address stays in a register.
+        data = make_array(sig.args[0])(context, builder, args[0]).data
+        places = [builder.gep(builder.gep(data, [line]), [args[1]]) for line in args[2:]]
+        return pack(builder, [splat(builder, builder.load(place)) for place in places])
+
+    return PANELS[SCALARS[array.dtype]](array, *[types.intp] * (1 + len(lines))), codegen
+
+
+def _four(typing: Value, array: Value, step: Value, w: Value, x: Value, y: Value, z: Value) -> Value:
+    return _rows_from(typing, array, step, w, x, y, z)
+
+
+# (array, step, line, line, line, line): the element of each line at a step, in all lanes of its row
+rows_from = intrinsic(_four)
+assert ROWS == 4, "rows_from takes four lines"
+
+
+def _store(_typing: Value, panel: Value, array: Value, _offset: Value, _stride: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        pointer = _pointer(context, builder, sig.args[1], args[1], args[2])
+        for row, place in zip(unpack(builder, args[0]), _down(builder, pointer, args[3]), strict=True):
+            builder.store(row, _vector_at(builder, place, row.type), align=4)
+        return context.get_dummy_value()
+
+    return types.void(panel, array, types.intp, types.intp), codegen
+
+
+def _at(_typing: Value, array: Value, _offset: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        return builder.load(_pointer(context, builder, sig.args[0], args[0], args[1]))
+
+    return array.dtype(array, types.intp), codegen
+
+
+def _put(_typing: Value, array: Value, _offset: Value, _value: Value) -> Value:
+    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+        builder.store(args[2], _pointer(context, builder, sig.args[0], args[0], args[1]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), codegen
+
+
+store = intrinsic(_store)  # (panel, array, offset, stride)
+at = intrinsic(_at)  # (array, offset) -> scalar
+put = intrinsic(_put)  # (array, offset, scalar), converting to the array's element type
+
+
+# --- bits of scalars ----------------------------------------------------------------------------------------
+
+
+def _scalar_cast(results: dict[Value, Value]) -> Callable[..., Any]:
+    """Make an operation that reads the bits of one scalar type as another."""
+
+    def operation(_typing: Value, scalar: Value) -> Value:
+        def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
+            return builder.bitcast(args[0], context.get_value_type(sig.return_type))
+
+        return results[scalar](scalar), codegen
+
+    return intrinsic(operation)  # type: ignore[no-any-return]
+
+
+# A view of the array in another type would do this as well, but kernels may not make arrays.
+scalar_bits = _scalar_cast({types.float32: types.int32, types.float64: types.int64})
+scalar_float = _scalar_cast({types.int32: types.float32, types.int64: types.float64})
+
 
 Array = Any
 Panel = Any  # a panel of the compiler, see `panels`
@@ -224,3 +368,108 @@ def _tie_cut(x: Panel, below: Panel, above: Panel) -> Panel:
     """Tell where the nearest value was chosen below a tie, which RNA resolves the other way."""
     # Where the tie went up already, `below` is not below x. Both differences are exact: a few units each.
     return (below < x) & equal(x - below, above - x)
+
+
+# 704 bits from 2^-384 up. A double that holds 2^-298 has its last bit at 2^-350, in limb 1. A term of 2^256
+# reaches limb 20, where 2^30 of them still end (below 2^287); the limb above takes the sign.
+LIMBS: Final = 22
+_LOWEST_BIT: Final = 384
+_LIMB_MASK: Final = (1 << 32) - 1
+_FRACTION: Final = (1 << 52) - 1
+_HIDDEN: Final = 1 << 52
+
+
+@inlined
+def _get(doubles: Array, place: int) -> Any:
+    return scalar_bits(at(doubles, place))
+
+
+@inlined
+def _set(doubles: Array, place: int, limb: int) -> None:
+    put(doubles, place, scalar_float(limb))
+
+
+@called
+def clear(doubles: Array, limbs: int) -> None:
+    """Set the long integer at an offset to zero."""
+    for index in range(LIMBS):
+        _set(doubles, limbs + index, 0)
+
+
+@inlined
+def add_term(doubles: Array, limbs: int, term: float) -> int:
+    """Add one finite double, zero or of magnitude 2^-298 to 2^256, to the long integer.
+
+    Returns   the index of the lowest limb that may have changed, of three; for zero one in the middle
+    """
+    bits = scalar_bits(term)
+    exponent = (bits >> 52) & 0x7FF
+    significand = (bits & _FRACTION) | _HIDDEN if exponent else 0  # no term is subnormal in double
+    position = exponent - 1075 + _LOWEST_BIT if exponent else 16 * LIMBS
+    index, shift = position >> 5, position & 31
+    # The shifted significand has up to 84 bits, which three limbs take. None takes 2^33 or more, so that 2^30
+    # terms stay below 2^63 and nothing needs to be carried before the end.
+    low, high = (significand & _LIMB_MASK) << shift, (significand >> 32) << shift
+    sign, place = 1 if bits >= 0 else -1, limbs + index
+    _set(doubles, place, _get(doubles, place) + sign * (low & _LIMB_MASK))
+    _set(doubles, place + 1, _get(doubles, place + 1) + sign * ((low >> 32) + (high & _LIMB_MASK)))
+    _set(doubles, place + 2, _get(doubles, place + 2) + sign * (high >> 32))
+    return index
+
+
+@called
+def sticky_value(doubles: Array, limbs: int, lowest: int, highest: int) -> float:
+    """Return the long integer as a sticky double (see `panel_rounding`), and clear it; zero gives +0.
+
+    lowest, highest   of what `add_term` returned for its terms: other limbs are zero
+    """
+    first, last = limbs + lowest, limbs + highest + 3  # the last one takes the final carry, and so the sign
+    # Carries go from the lowest limb to one above the highest; a negative sum leaves its sign there, and is
+    # carried anew as its magnitude.
+    _carry(doubles, first, last)
+    negative = _get(doubles, last) < 0
+    if negative:
+        for place in range(first, last + 1):
+            _set(doubles, place, -_get(doubles, place))
+        _carry(doubles, first, last)
+    top = last
+    while top > limbs + 2 and _get(doubles, top) == 0:
+        top -= 1
+    # No term is below 2^-298, so the top limb is never one of the two lowest. It and the two below it hold at
+    # least 65 bits, more than a double keeps; what is further down only decides whether anything is.
+    below = False
+    for place in range(first, top - 2):
+        below |= _get(doubles, place) != 0
+    value = _odd(_get(doubles, top), _get(doubles, top - 1), _get(doubles, top - 2), below)
+    value *= scalar_float((32 * (top - limbs - 2) - _LOWEST_BIT + 1023) << 52)
+    for place in range(first, last + 1):
+        _set(doubles, place, 0)
+    return float(-value if negative else value)
+
+
+@called
+def _odd(top: int, middle: int, low: int, below: bool) -> float:
+    """Round top * 2^64 + middle * 2^32 + low, and a little more if `below`, to odd."""
+    # `first` may round, by what `rest` takes back exactly; `total` rounds again, by `error`. The half stands
+    # for what lies below: with top at least 1 a double's last bit is worth 2^12 or more, so the half only
+    # says that something is there.
+    high = top * 2.0**64
+    first = high + middle * 2.0**32
+    rest = (middle * 2.0**32 - (first - high)) + (low + 0.5 * below)  # both parts are exact: under 53 bits
+    total = first + rest
+    error = rest - (total - first)
+    if error == 0.0:
+        return total
+    bits = scalar_bits(total)
+    return float(scalar_float((bits - 1 if error < 0.0 else bits) | 1))
+
+
+@called
+def _carry(doubles: Array, first: int, last: int) -> None:
+    # Shifting right and masking both round down, so negative limbs borrow as they should.
+    carry = 0
+    for place in range(first, last):
+        whole = _get(doubles, place) + carry
+        _set(doubles, place, whole & _LIMB_MASK)
+        carry = whole >> 32
+    _set(doubles, last, _get(doubles, last) + carry)

@@ -20,6 +20,8 @@ import numba.core.typing.templates
 import numba.extending
 from llvmlite import ir
 
+from ascendsim.native.default_arithmetic import ControlWord, control_word, emit_write
+
 Value = Any  # a value or type of the compiler
 Emit = Callable[..., Value]  # (builder, vectors...) -> vector
 
@@ -273,3 +275,26 @@ def _out_of_line(_typing: Value) -> Value:
 
 # Called at the top of a rarely taken path, keeps its code and its registers out of the callers' loops.
 out_of_line = intrinsic(_out_of_line)
+
+
+_WORD: Final = control_word()
+# Whether this processor's mode can be set.
+CAN_CUT: Final = _WORD is not None
+
+
+def _setter(choose: Callable[[ControlWord], int]) -> Callable[..., Any]:
+    def operation(_typing: Value) -> Value:
+        def codegen(context: Value, builder: Value, _signature: Value, _args: Value) -> Value:
+            # Where the mode cannot be set, no kernel asks for it; it is compiled all the same, to nothing.
+            if _WORD is not None:
+                llvmlite.binding.initialize_native_asmparser()
+                emit_write(builder, _WORD, ir.Constant(ir.IntType(64), choose(_WORD)))
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
+    return intrinsic(operation)  # type: ignore[no-any-return]
+
+
+round_toward_zero = _setter(lambda word: word.toward_zero)
+round_to_nearest = _setter(lambda word: word.default)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.ops.reference.sums import LANES, add_in_order
+from ascendsim.ops.reference.ordered import LANES, add_in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +18,7 @@ def bias_gradient(grad_output: Floats, parts: int) -> Floats:
     """Return grad_bias in float32, before the conversion to its format.
 
     Shapes   grad_output (N, C, spatial...) -> (C,)
-    Order    as `ops/reference/sums.py` says it, element by element
+    Order    as `ops/reference/ordered.py` says it, element by element
     """
     batch, channels = grad_output.shape[:2]
     flat = grad_output.reshape(batch, channels, -1)

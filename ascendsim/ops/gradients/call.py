@@ -20,7 +20,7 @@ from ascendsim.ops.gradients.products import product_gradient
 from ascendsim.ops.gradients.winograd import winograd_gradient
 from ascendsim.ops.lowering.call import Call, Mask
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
-from ascendsim.ops.schedules.order import WinogradOrder
+from ascendsim.ops.schedules.base import WinogradOrder
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.ops.gradients.planes import Pixels
-    from ascendsim.ops.problems.as_product import GradientProduct
+    from ascendsim.ops.problems.folded import GradientProduct
 
     Floats = NDArray[np.float32]
     # Carriers, or binary16 as it is stored.

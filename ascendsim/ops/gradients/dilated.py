@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.ops.problems.dilated import Dilated
+    from ascendsim.ops.problems.folded import Dilated
 
     # Carriers, or binary16 as it is stored.
     Values = NDArray[Any]

@@ -16,15 +16,15 @@ from ascendsim.numerics.compiled.gathered.turned import turn_to
 from ascendsim.ops.gradients.planes import Pixels, Planes
 from ascendsim.ops.gradients.reductions import Side, Sides, reductions
 from ascendsim.ops.gradients.streams import in_parts, numbered_pixels
-from ascendsim.ops.reference.sums import add_as_tree, add_in_order
+from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.numerics.accumulation.models import AccumulationModel
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.ops.problems.wgrad import WgradGemm
-    from ascendsim.ops.schedules.order import WgradOrder
+    from ascendsim.ops.problems.products import WgradGemm
+    from ascendsim.ops.schedules.base import WgradOrder
 
     Floats = NDArray[np.float32]
     # Carriers, or binary16 as it is stored.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ascendsim.numerics.accumulation.settings import MathSettings
+from ascendsim.numerics.accumulation.models import MathSettings
 from ascendsim.ops.gradients.orders import can_follow
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.known import told_of

@@ -12,14 +12,14 @@ import numpy as np
 
 from ascendsim.numerics.quick_casts import HALF, as_carrier, is_stored, rounded, rounded_halves, stored
 from ascendsim.ops.lowering.call import Call, vector_overflow
-from ascendsim.ops.problems.hf32 import as_multiplied
+from ascendsim.ops.problems.convolution import as_multiplied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.accumulation.settings import MathSettings
+    from ascendsim.numerics.accumulation.models import MathSettings
     from ascendsim.numerics.compiled.gathered.threads import Threads
 
     Floats = NDArray[np.float32]

@@ -15,17 +15,16 @@ from ascendsim.numerics.compiled.gathered.turned import turned, turned_to_halves
 from ascendsim.ops.gradients.kernels import packed_kernels
 from ascendsim.ops.gradients.passes import steps_of_tile
 from ascendsim.ops.gradients.planes import Pixels, Planes
-from ascendsim.ops.problems.phases import Phase, phases_of
-from ascendsim.ops.problems.sliding import Sliding
-from ascendsim.ops.reference.sums import add_in_order
-from ascendsim.ops.schedules.order import DgradOrder
+from ascendsim.ops.problems.sliding import Phase, Sliding, phases_of
+from ascendsim.ops.reference.ordered import add_in_order
+from ascendsim.ops.schedules.base import DgradOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.numerics.accumulation.models import AccumulationModel
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.ops.problems.dgrad import DgradGemm
+    from ascendsim.ops.problems.products import DgradGemm
 
     Floats = NDArray[np.float32]
     # Carriers, or binary16 as it is stored.

@@ -9,7 +9,7 @@ import numpy as np
 
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.gathered.turned import turn_to
-from ascendsim.ops.problems.packed import groups_of
+from ascendsim.ops.problems.convolution import groups_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

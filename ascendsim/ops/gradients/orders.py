@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.cuts import is_known
-from ascendsim.ops.schedules.order import DgradOrder, MatmulOrder, WgradOrder, WinogradOrder
+from ascendsim.ops.schedules.base import DgradOrder, MatmulOrder, WgradOrder, WinogradOrder
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call

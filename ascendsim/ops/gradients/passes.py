@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.ops.problems.taps import Taps
+from ascendsim.ops.problems.sliding import Taps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.ops.problems.sliding import Sliding
-    from ascendsim.ops.schedules.order import DgradOrder
+    from ascendsim.ops.schedules.base import DgradOrder
 
     Places = NDArray[np.int64]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.numerics.accumulation.models import AccumulationModel
-    from ascendsim.ops.problems.as_product import GradientProduct
-    from ascendsim.ops.schedules.order import MatmulOrder
+    from ascendsim.ops.problems.folded import GradientProduct
+    from ascendsim.ops.schedules.base import MatmulOrder
 
     Floats = NDArray[np.float32]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ascendsim.numerics.accumulation.models import AccumulationModel
     from ascendsim.numerics.compiled.gathered.cuts import Cuts
-    from ascendsim.ops.schedules.order import WgradOrder
+    from ascendsim.ops.schedules.base import WgradOrder
 
     Places = NDArray[np.int64]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.cube.tile_reads import round_up
+from ascendsim.cube.loads import round_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.ops.schedules.order import StreamOrder
+    from ascendsim.ops.schedules.base import StreamOrder
 
     Places = list[tuple[int, int, int]]
     Pixels = NDArray[np.int_]

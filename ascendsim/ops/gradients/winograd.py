@@ -11,15 +11,15 @@ from ascendsim.numerics.compiled.gathered.factor import Factor, Values
 from ascendsim.numerics.compiled.gathered.product import product_of
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.winograd import PIXELS, POINTS, WINDOW, big_line, in_plane, small_line, taps_line
-from ascendsim.ops.problems.winograd import CLUSTER, Clusters
-from ascendsim.ops.reference.sums import add_in_order
+from ascendsim.ops.problems.products import CLUSTER, Clusters
+from ascendsim.ops.reference.ordered import add_in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.numerics.accumulation.models import AccumulationModel
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.ops.schedules.order import WinogradOrder
+    from ascendsim.ops.schedules.base import WinogradOrder
 
     Floats = NDArray[np.float32]
 

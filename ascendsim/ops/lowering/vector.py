@@ -7,16 +7,15 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
-from ascendsim.numerics.accumulation.settings import Accumulation, MathSettings
-from ascendsim.ops.lowering.call import vector_overflow
+from ascendsim.numerics.accumulation.models import Accumulation, MathSettings
+from ascendsim.ops.lowering.call import squeezed, vector_overflow
 from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.notes import squeezed
-from ascendsim.ops.problems.views import View
+from ascendsim.ops.problems.strips import View
+from ascendsim.ops.schedules.vector.boxes import transdata
 from ascendsim.ops.schedules.vector.dilation import Spreading, dilation
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
 from ascendsim.ops.schedules.vector.regroup import Regroup, regroup
 from ascendsim.ops.schedules.vector.relayout import Relayout
-from ascendsim.ops.schedules.vector.transdata import transdata
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
@@ -47,7 +46,7 @@ class VectorKernels(NamedTuple):
         self._gather(kernel, name, before, View.row_major(given.shape).permuted(axes), "Transpose")
 
     def _gather(self, kernel: str, name: str, before: GmTensor, view: View, op_type: str) -> None:
-        from ascendsim.ops.schedules.vector.strided import gather
+        from ascendsim.ops.schedules.vector.dilation import gather
 
         after = self.graph.make(name, (view.size,), before.dtype, f"{name} in order")
         phase = gather(self.profile, before, view, after)
@@ -62,7 +61,7 @@ class VectorKernels(NamedTuple):
 
         The host takes them out of GM in their order; where they lie counts only for the bytes written.
         """
-        from ascendsim.ops.schedules.vector.strided import scatter
+        from ascendsim.ops.schedules.vector.dilation import scatter
 
         given = self.graph.now(name)
         before = flat(given)

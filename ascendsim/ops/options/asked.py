@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.ops.lowering.call import GRADIENTS, Call
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.operands import spread
-from ascendsim.ops.options.call import Options
-from ascendsim.ops.options.input_views import input_views
-from ascendsim.ops.options.output_strides import output_views, strides_in_order
+from ascendsim.ops.options.call import Options, output_views, strides_in_order
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.strips import View
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
 
 if TYPE_CHECKING:
@@ -24,6 +23,30 @@ if TYPE_CHECKING:
     from ascendsim.numerics.formats.dtypes import DType
 
     Format = str | type | DType | np.dtype[Any]
+
+
+def input_views(problem: ConvProblem, strides: Mapping[str, Sequence[int]] | None) -> dict[str, View]:
+    """Return where the elements of the inputs lie; whether strides fit is for the rules to say.
+
+    Raises   ConfigError for anything but some inputs' strides by name
+    """
+    given = {} if strides is None else strides
+    own = {name: items(steps) for name, steps in given.items()} if isinstance(given, Mapping) else None
+    if own is None or None in own.values():
+        raise ConfigError(
+            f"estimate: strides is {shown(strides)}; it must be like {{'input': (512, 16, 4, 1)}}"
+        )
+    unknown = own.keys() - set(INPUTS)
+    if unknown:
+        raise ConfigError(
+            f"estimate: strides has keys {sorted(map(shown, unknown))}; it takes {', '.join(INPUTS)}"
+        )
+    shapes = dict(zip(INPUTS, (problem.grad_output, problem.input, problem.weight), strict=True))
+    return {
+        name: View(shape, own.get(name, View.row_major(shape).strides) or ())
+        for name, shape in shapes.items()
+    }
+
 
 Mask = Sequence[bool]
 

@@ -2,36 +2,192 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from ascendsim.arguments import items, refusal, shown, truth
-from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.arguments import items, refusal, shown, truth, whole
+from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, did_you_mean
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
-from ascendsim.numerics.formats.controls import FIXPIPE_PRESETS
-from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.formats.dtypes import FIXPIPE_PRESETS, dtype
 from ascendsim.ops.lowering.call import GRADIENTS, Call, leaves_in
-from ascendsim.ops.options.keywords import CallOptions, Product, Schedules, Tilings, require_known
-from ascendsim.ops.options.notes import L2_NOTES, ROWS_NOTE, STRIDED_NOTE, UNTIMED_NOTE, whose_tilings
-from ascendsim.ops.options.output_strides import strides_of
 from ascendsim.ops.plan import Plan, Tiling
-from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.hf32 import stored_name
-from ascendsim.ops.problems.views import View
+from ascendsim.ops.problems.convolution import ConvProblem, stored_name
+from ascendsim.ops.problems.strips import View
 from ascendsim.ops.tiling.choose import STRATEGIES
 from ascendsim.ops.tiling.given import plan_of, says_fields, schedules_given, tilings_given
-from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan, is_plan_file, plan_given
-from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.request import LayerPlans, PartialPlan, PlanRequest, is_plan_file, plan_given
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.matmul import MatmulProblem
+    from ascendsim.ops.problems.products import MatmulProblem
+
+
+Product = str | Path | Profile
+OnePlan = Tiling | Plan | PartialPlan | str | Path
+# A mapping holds plans by gradient, or fields of one partial plan.
+Tilings = OnePlan | Mapping[str, OnePlan | Mapping[str, Any]] | Mapping[str, Any] | None
+Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
+
+
+class ProductOptions(TypedDict, total=False):
+    """Keywords of every operator.
+
+    product        name of a product or variant, path of a TOML file, or a loaded Profile
+    accumulation   name of an accumulation model; None: the product's default for the compute dtype
+    tiling         a Tiling (or a Plan of another call) for the one product computed on the cube, or
+                   {"grad_input": ..., "grad_weight": ...}; None or "product": chosen as the product's
+                   operators choose, where their rules are known; "search": by this simulator's search;
+                   "tuned", on 910 and 310P: the fastest grid on a part of 32 cores.
+                   In place of a tiling a dict of some of its fields, or of `block_dim`, the blocks that a
+                   kernel is launched with: the rules choose the rest. Or a file of plans (`read_plans`)
+    schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
+                   list, or {"grad_input": ...}; None: the usual ones
+    l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold", "handed" (it holds
+                   the first input of each kernel alone, so what a change of layout reads) or "chained"
+                   (empty as the call begins; each later kernel finds what those before it have left)
+    engine         "compiled" or "simpy", which find the same cycles; None: cycles from the first, which is
+                   fast, and spans, where they are asked for, from the second, which is the definition
+    """
+
+    product: Product
+    accumulation: str | AccumulationModel | None
+    tiling: Tilings
+    schedule: Schedules
+    l2_start: str
+    engine: str | None
+
+
+class CallOptions(ProductOptions, total=False):
+    """Keywords of the convolution operators, besides those of every operator.
+
+    deterministic  add the parts of grad_weight in a fixed order; None: as the rule set says. Where the rule
+                   set says that a product has one order, neither value changes it
+    output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
+    output_strides  {"grad_input": ...}: where the elements of gradients are to lie, in elements; None: row
+                   after row. Others cost a ViewCopy each; the gradients of a result are contiguous anyway
+    rules          rule set that says what is accepted and in which type it computes
+    fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
+    """
+
+    deterministic: bool | None
+    output_dtypes: Sequence[str | None] | None
+    output_strides: Mapping[str, Sequence[int]] | None
+    rules: str | Path
+    fixpipe: str
+
+
+def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> None:
+    """Refuse keywords that a function does not take.
+
+    Raises   TypeError, as Python does, with near misses
+    """
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(name, names, f"it takes {', '.join(names)}")
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
+
+
+def order_given(order: Any) -> str | int:
+    """Return an order of execution as its name or its seed, before anything is computed.
+
+    Raises   ConfigError for one without a meaning
+    """
+    if isinstance(order, str) and order in ("program", "arrival"):
+        return order
+    seed = None if isinstance(order, str) else whole(order)
+    if seed is None or seed < 0:
+        raise refusal("order", order, '"program", "arrival" or a whole number of 0 or more, the seed')
+    return seed
+
+
+ROWS_NOTE = (
+    "The cube's kernels read and write tensors row after row, as NCHW; what that adds to their writes is not "
+    "part of the cycles."
+)
+CHOSEN_NOTES = {
+    "product": "follow the rules of the product's operators as far as they are public; their tables of tuned "
+    "shapes are not.",
+    "tuned": "are the fastest of all grids on a part of 32 cores, as the operators' tuned entries for "
+    "ResNet-50 seem to be: these are not public, and are told by measured block counts and times alone.",
+    "search": "are this simulator's own; the product's operators choose their own.",
+    "user, rest product": "are given in part, the rest by the rules of the product's operators.",
+    "user, rest tuned": "are given in part, the rest by a search as that for the operators' tuned entries.",
+    "user, rest search": "are given in part, the rest by this simulator's search.",
+}
+L2_NOTES = {
+    "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
+    "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
+    "handed": "L2 holds the first input of each kernel, as another kernel has written it, and no other.",
+    "chained": "L2 is empty as the call begins; each kernel finds there what those before it have left.",
+}
+UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
+STRIDED_NOTE = (
+    "What a vector core needs to gather strided elements, or to write them, is published nowhere: Contiguous "
+    "and Transpose kernels read in blocks of 32 bytes or whole lines, whichever is less; ViewCopy kernels "
+    "write neighbours in one piece and others in blocks of 32 bytes."
+)
+
+
+def whose_tilings(plans: Mapping[str, Plan]) -> list[str]:
+    """Return whose tilings they are; who gives one knows that."""
+    found = []
+    for strategy, note in CHOSEN_NOTES.items():
+        names = [name for name, plan in plans.items() if plan.chosen_by == strategy]
+        if names:
+            # What is given in part may be the nest alone.
+            what = "Tilings" if strategy in ("product", "tuned", "search") else "Plans"
+            which = what if len(names) == len(plans) else f"{what} of {' and '.join(names)}"
+            found.append(f"{which} {note}")
+    # A reason begins with whose plan it is and of which gradient: "product's plan of grad_input on ...".
+    reasons = dict.fromkeys(plan.instead for plan in plans.values() if plan.instead)
+    return found + [f"Not taken: the {reason}." for reason in reasons]
+
+
+def strides_of(given: Any) -> dict[str, tuple[int, ...]]:
+    """Return the strides of those gradients that are given some, in elements.
+
+    Raises   ConfigError for anything but some gradients' strides by name
+    """
+    if given is None:
+        return {}
+    wrong = refusal("output_strides", given, 'strides by name, such as {"grad_input": (512, 16, 4, 1)}')
+    if not isinstance(given, Mapping):
+        raise wrong
+    strides = {name: found for name, steps in given.items() if (found := items(steps)) is not None}
+    if len(strides) < len(given):
+        raise wrong
+    if unknown := [shown(name) for name in strides if name not in GRADIENTS]:
+        raise ConfigError(f"output_strides has {', '.join(unknown)}; it takes {', '.join(GRADIENTS)}")
+    return strides
+
+
+def strides_in_order(strides: Mapping[str, Sequence[int]]) -> tuple[Sequence[int] | None, ...]:
+    """Return the strides of the three gradients in their order; None where there are none."""
+    return tuple(strides.get(name) for name in GRADIENTS)
+
+
+def output_views(
+    strides: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, View]:
+    """Return where the elements of those gradients lie that have strides, one for each axis.
+
+    Raises   ShapeError where two elements would lie in one place
+    """
+    views = {name: View(shapes[name], steps) for name, steps in strides.items()}
+    for name, view in views.items():
+        if view.shares_places:
+            raise ShapeError(
+                f"output_strides: {name} of shape {view.shape} and strides {view.strides} has elements in "
+                "the same place; each needs one of its own"
+            )
+    return views
+
 
 LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import lcm
+from typing import TYPE_CHECKING
 
 from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ShapeError
 from ascendsim.frozen import cached_property
+from ascendsim.numerics.formats.dtypes import DType
+from ascendsim.program.places import GmTensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ascendsim.profile import Profile
+
 
 Pair = tuple[int, int]
 Triple = tuple[int, int, int]
@@ -272,3 +283,83 @@ def _integers(name: str, values: object) -> tuple[int, ...]:
     numbers = tuple(number for value in given if (number := whole(value)) is not None)
     _require(len(numbers) == len(given), f"{name} is {shown(given)}; every value must be an integer")
     return numbers
+
+
+FRACTAL = 16
+
+
+def filling_groups(groups: int, big_channels: int, small_channels: int, unit: int) -> int:
+    """Return how many groups together have channels in whole units, but no more than there are.
+
+    unit   of the big side's channels; the small side's come in fractals of 16
+    """
+    if groups == 1:
+        return 1
+    big, small = lcm(big_channels, unit) // big_channels, lcm(small_channels, FRACTAL) // small_channels
+    return min(lcm(big, small), groups)
+
+
+def merged(problem: ConvProblem, factor: int) -> ConvProblem:
+    """Return the convolution in which `factor` groups are one; channels that the last one lacks are zeros.
+
+    An example: 24 groups of one channel, 16 of them as one, are two groups of 16 channels, and the last 8
+    channels are zeros.
+    """
+    if factor == 1:
+        return problem
+    groups = -(-problem.groups // factor)
+    small, big = groups * factor * problem.small_channels, groups * factor * problem.big_channels
+    return replace(
+        problem,
+        input=(problem.batch, small if problem.transposed else big, *problem.input[2:]),
+        weight=(small, factor * problem.big_channels, *problem.weight[2:]),
+        groups=groups,
+    )
+
+
+# The short side of a fractal, and the block in which GM and UB are moved: 16 channels of 16 bits, 8 of 32.
+C0_BYTES = 32
+
+
+# Changes of layout that a kernel makes, as profilers name them; the last: weights of one group become many.
+REGROUPS = "FRACTAL_Z->FRACTAL_Z"
+CHANGES = (
+    *("NCHW->NC1HWC0", "NC1HWC0->NCHW", "NCHW->FRACTAL_Z", "FRACTAL_Z->NCHW"),
+    *("NCDHW->NDC1HWC0", "NDC1HWC0->NCDHW", "NCDHW->FRACTAL_Z_3D", "FRACTAL_Z_3D->NCDHW", REGROUPS),
+)
+
+
+def groups_of(channels: int, c0: int) -> int:
+    """Return how many groups of C0 hold so many channels."""
+    return -(-channels // c0)
+
+
+def activation(name: str, p: ConvProblem, size: Triple, channels: int, storage: DType) -> GmTensor:
+    """Return an activation in the cube's layout; `channels` are those of one group."""
+    # Gradients may merge their groups in different ways: then each reads a copy of its own.
+    c0 = C0_BYTES // storage.itemsize
+    shape = (p.groups, p.batch, size[0], groups_of(channels, c0), *size[1:], c0)
+    grouped = f" in groups of {channels}" if p.groups > 1 else ""
+    return GmTensor.of(f"{name} NDC1HWC0{grouped}", shape, storage.name, "input", "NDC1HWC0")
+
+
+def stored_name(compute_dtype: str) -> str:
+    """Return the format in which the cube's operands lie in memory."""
+    # No buffer holds HF32: its bytes, and so its tiles and copies, are those of float32.
+    return "float32" if compute_dtype == "hf32" else compute_dtype
+
+
+def full_name(compute_dtype: str, profile: Profile) -> str:
+    """Return the format on whose grid the cube multiplies: of hf32, hf32_11 or hf32_10 by product."""
+    return f"hf32_{profile.cube.hf32_mantissa_bits}" if compute_dtype == "hf32" else compute_dtype
+
+
+def as_multiplied(
+    values: NDArray[np.float32], compute_dtype: str, profile: Profile, ties: str
+) -> NDArray[np.float32]:
+    """Return the values that the cube multiplies; HF32 rounds each element on its way out of L0."""
+    if compute_dtype != "hf32":
+        return values
+    from ascendsim.numerics.formats.casts import hf32
+
+    return hf32(values, profile.cube.hf32_mantissa_bits, ties)

@@ -2,24 +2,275 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
-from ascendsim.ops.reference.dilated import spread
-from ascendsim.ops.reference.merged import merged_dgrad, merged_wgrad
-from ascendsim.ops.reference.ordered import reduction_of
-from ascendsim.ops.reference.products import ordered_product
-from ascendsim.ops.reference.sums import bias_gradient
+from ascendsim.ops.problems.convolution import ConvProblem, merged
+from ascendsim.ops.problems.folded import Dilated, GradientProduct
+from ascendsim.ops.reference.ordered import (
+    add_to_zeros,
+    append_slices,
+    bias_gradient,
+    im2col,
+    ordered_dgrad,
+    reduction_by_groups,
+    reduction_of,
+    sources,
+)
+from ascendsim.ops.reference.winograd import any_wgrad
+from ascendsim.ops.schedules.base import DgradOrder, WgradOrder, WinogradOrder
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from ascendsim.ops.reference.ordered import Floats, Reduce
+    from ascendsim.ops.schedules.base import MatmulOrder
+
+
+def spread(values: Floats, dilated: Dilated) -> Floats:
+    """Return an activation (N, C, spatial...) of one or two axes with its pixels apart, zeros between."""
+    axes = values.ndim - 2
+    # A line is an image of one row.
+    image = values.reshape(*values.shape[:2], *(1,) * (2 - axes), *values.shape[2:])
+    made = np.zeros((*image.shape[:2], *dilated.size), np.float32)
+    for row in range(image.shape[2]):
+        for column in range(image.shape[3]):
+            y = dilated.first[0] + row * dilated.step[0]
+            x = dilated.first[1] + column * dilated.step[1]
+            if 0 <= y < dilated.size[0] and 0 <= x < dilated.size[1]:
+                made[:, :, y, x] = image[:, :, row, column]
+    return made.reshape(*values.shape[:2], *dilated.size[2 - axes :])
+
+
+# Rows and columns of the kernel that one pass takes, in the order in which they are added.
+Pass = tuple[list[int], list[int]]
+
+
+def passed_dgrad(
+    problem: ConvProblem, grad_output: Floats, weight: Floats, order: DgradOrder, reduce: Reduce
+) -> Floats:
+    """Return the accumulators of grad_input of which a pass takes a row of taps, or one tap.
+
+    Shapes   grad_output and weight as `problem` says, on the grid that the cube multiplies -> as input
+    Order    of each pixel: parts, which are channels; in each of them kernel depths, passes from the last tap
+             to the first, and in a pass as in `ordered_dgrad`. A tile of pixels leaves out what reads no
+             pixel of grad_output there; where nothing is left it is +0
+    """
+    depth_of = sources(problem, 0, forward=False)
+    kernels = weight.reshape(problem.groups, problem.small_channels, problem.big_channels, *problem.kernel)
+    source = grad_output.reshape(problem.batch, problem.groups, problem.small_channels, *problem.small_size)
+    depths, height, width = problem.big_size
+    shape = problem.batch, problem.groups, problem.big_channels, depths, height * width
+    result = np.zeros(shape, np.float32)
+    for first, pixels in order.tiles:
+        met = [taps for taps in _passes(problem, order) if _reads(problem, taps, first, pixels)]
+        for image, group, depth in np.ndindex(problem.batch, problem.groups, depths):
+            reached = [(tap, int(found)) for tap, found in enumerate(depth_of[:, depth]) if found >= 0]
+            if not (met and reached):
+                continue
+            sums = []
+            for channels, runs in _parts(problem, order):
+                factors = []
+                for (tap, found), taps in product(reached, met):
+                    a, b = source[image, group, channels, found], kernels[group, channels, :, tap]
+                    left, right = _operands(problem, a, b, taps, order.c0)
+                    own = runs[_passes(problem, order).index(taps)]
+                    for begin, end in own:
+                        factors.append((left[first : first + pixels, begin:end], right[begin:end]))
+                sums.append(reduce(factors, (pixels, problem.big_channels)))
+            result[image, group, :, depth, first : first + pixels] = add_to_zeros(sums).T
+    return result.reshape(problem.input)
+
+
+def _passes(problem: ConvProblem, order: DgradOrder) -> list[Pass]:
+    """Return the passes, the last taps first."""
+    rows, cols = (list(reversed(range(taps))) for taps in problem.kernel[1:])
+    if order.tap_loop == "kh":
+        return [([row], cols) for row in rows]
+    return [([row], [col]) for row, col in product(rows, cols)]
+
+
+def _reads(problem: ConvProblem, taps: Pass, first: int, pixels: int) -> bool:
+    """Tell whether the copy for a tile of pixels under a pass has a pixel of grad_output in it.
+
+    It takes all columns if the tile lies in several rows, and what lies between those that are read.
+    """
+    width = problem.big_size[2]
+    top, bottom = first // width, (first + pixels - 1) // width
+    left, right = (first % width, (first + pixels - 1) % width) if top == bottom else (0, width - 1)
+    found = True
+    for axis, outs, own in ((1, (top, bottom), taps[0]), (2, (left, right), taps[1])):
+        pad, gap, stride = problem.pads[axis][0], problem.dilations[axis], problem.strides[axis]
+        places = [out + pad - tap * gap for out in outs for tap in own]
+        copied = range(min(places), max(places) + 1)
+        found = found and any(pixel * stride in copied for pixel in range(problem.small_size[axis]))
+    return found
+
+
+def _parts(problem: ConvProblem, order: DgradOrder) -> Iterator[tuple[slice, list[list[tuple[int, int]]]]]:
+    """Yield the channels of each part, and for each pass the (begin, end) of its slices of the reduction."""
+    first = 0
+    for slices in order.runs():
+        groups = sum(slices) // (problem.kernel[1] * problem.kernel[2])
+        left, of_passes = list(slices), []
+        for rows, cols in _passes(problem, order):
+            ends: list[tuple[int, int]] = []
+            at = 0
+            while at < groups * len(rows) * len(cols) * order.c0:
+                ends.append((at, at + left.pop(0) * order.c0))
+                at = ends[-1][1]
+            of_passes.append(ends)
+        assert not left
+        yield slice(first, first + groups * order.c0), of_passes
+        first += groups * order.c0
+
+
+def _operands(problem: ConvProblem, a: Floats, b: Floats, taps: Pass, c0: int) -> tuple[Floats, Floats]:
+    """Return both matrices of a pass: (pixels of an image, reduction) and (reduction, channels of input).
+
+    a (channels, H, W) of grad_output, b (channels, channels of input, kernel rows, kernel columns)
+    """
+    row_of, col_of = (
+        sources(problem, axis, forward=False)[own] for axis, own in ((1, taps[0]), (2, taps[1]))
+    )
+    left = reduction_by_groups(im2col(a, row_of, col_of), c0).T
+    taken = b[:, :, taps[0]][:, :, :, taps[1]]
+    return left, reduction_by_groups(taken.transpose(0, 2, 3, 1), c0)
+
+
+def any_dgrad(
+    problem: ConvProblem, grad_output: Floats, weight: Floats, order: DgradOrder, reduce: Reduce
+) -> Floats:
+    """Return the accumulators of grad_input in an order with phases, with passes, or neither."""
+    made = phased_dgrad if order.axes else passed_dgrad if order.tap_loop else ordered_dgrad
+    return made(problem, grad_output, weight, order, reduce)
+
+
+def phased_dgrad(
+    problem: ConvProblem, grad_output: Floats, weight: Floats, order: DgradOrder, reduce: Reduce
+) -> Floats:
+    """Return the accumulators of grad_input; a phase of the stride multiplies only the taps that it meets.
+
+    Shapes   grad_output and weight as `problem` says, on the grid that the cube multiplies -> as input
+    Order    of each pixel as in `ordered_dgrad`, without the taps that read a zero between pixels; a pixel
+             that meets no tap is +0
+    """
+    depth_of = sources(problem, 0, forward=False)
+    rows, cols = problem.strides[1], problem.strides[2] if order.axes == "hw" else 1
+    kernels = weight.reshape(problem.groups, problem.small_channels, problem.big_channels, *problem.kernel)
+    source = grad_output.reshape(problem.batch, problem.groups, problem.small_channels, *problem.small_size)
+    result = np.zeros((problem.batch, problem.groups, problem.big_channels, *problem.big_size), np.float32)
+    _, height, width = problem.big_size
+    for number, (a, b) in enumerate(np.ndindex(min(rows, height), min(cols, width))):
+        row_taps, col_taps = _met(problem, 1, a, rows), _met(problem, 2, b, cols)
+        if not (row_taps and col_taps):
+            continue
+        row_of = sources(problem, 1, forward=False)[row_taps][:, a::rows]
+        col_of = sources(problem, 2, forward=False)[col_taps][:, b::cols]
+        for image, group, depth in np.ndindex(problem.batch, problem.groups, problem.big_size[0]):
+            runs = order.of_phase(number).runs()
+            parts: list[list[tuple[Floats, Floats]]] = [[] for _ in runs]
+            for tap, found in enumerate(depth_of[:, depth]):
+                if found < 0:
+                    continue
+                taken = kernels[group, :, :, tap][:, :, row_taps][:, :, :, col_taps]
+                left = reduction_by_groups(im2col(source[image, group, :, found], row_of, col_of), order.c0).T
+                right = reduction_by_groups(taken.transpose(0, 2, 3, 1), order.c0)
+                append_slices(parts, left, right, runs, order.c0)
+            shape = problem.big_channels, row_of.shape[1], col_of.shape[1]
+            made = add_to_zeros([reduce(slices, (shape[1] * shape[2], shape[0])) for slices in parts])
+            result[image, group, :, depth, a::rows, b::cols] = made.T.reshape(shape)
+    return result.reshape(problem.input)
+
+
+def _met(problem: ConvProblem, axis: int, first: int, step: int) -> list[int]:
+    """Return the taps that pixels first, first + step, ... meet, the last one first."""
+    pad, gap = problem.pads[axis][0], problem.dilations[axis]
+    return [tap for tap in reversed(range(problem.kernel[axis])) if (first + pad - tap * gap) % step == 0]
+
+
+Place = tuple[int, int, int]
+
+
+def merged_dgrad(
+    problem: ConvProblem,
+    factor: int,
+    grad_output: Floats,
+    weight: Floats,
+    order: DgradOrder,
+    reduce: Reduce,
+) -> Floats:
+    """Return the accumulators of grad_input; arguments and shapes as of `ordered_dgrad`."""
+    whole = merged(problem, factor)
+    blocks = np.zeros((whole.groups, whole.small_channels, *whole.weight[1:]), np.float32)
+    given = weight.reshape(problem.groups, problem.small_channels, *problem.weight[1:])
+    for own, place in _places(problem, factor):
+        blocks[place] = given[own]
+    made = any_dgrad(
+        whole, _filled(grad_output, whole.grad_output), blocks.reshape(whole.weight), order, reduce
+    )
+    return made[:, : problem.input[1]]
+
+
+def merged_wgrad(
+    problem: ConvProblem,
+    factor: int,
+    grad_output: Floats,
+    input: Floats,
+    order: WgradOrder | WinogradOrder,
+    reduce: Reduce,
+) -> Floats:
+    """Return the accumulators of grad_weight; arguments and shapes as of `ordered_wgrad`."""
+    whole = merged(problem, factor)
+    sides = _filled(grad_output, whole.grad_output), _filled(input, whole.input)
+    made = any_wgrad(whole, *sides, order, reduce)
+    blocks = made.reshape(whole.groups, whole.small_channels, *whole.weight[1:])
+    kept = np.zeros((problem.groups, problem.small_channels, *problem.weight[1:]), np.float32)
+    for own, place in _places(problem, factor):
+        kept[own] = blocks[place]
+    return kept.reshape(problem.weight)
+
+
+def _places(problem: ConvProblem, factor: int) -> Iterator[tuple[Place, Place]]:
+    """Yield (group, row, column) of each element of the weight, and where it stands in the merged one."""
+    for group, small, big in np.ndindex(problem.groups, problem.small_channels, problem.big_channels):
+        at, block = divmod(group, factor)
+        row, column = block * problem.small_channels + small, block * problem.big_channels + big
+        yield (group, small, big), (at, row, column)
+
+
+def _filled(values: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return an activation with zeros for the channels that the last merged group lacks."""
+    filled = np.zeros(shape, np.float32)
+    filled[:, : values.shape[1]] = values
+    return filled
+
+
+def ordered_product(
+    product: GradientProduct, operands: Mapping[str, Floats], order: MatmulOrder, reduce: Reduce
+) -> Floats:
+    """Return the accumulators of left x right, added in slices of base_k, in the order of the gradient.
+
+    operands   tensors of the call by name, on the grid that the cube multiplies, of any shape
+    """
+    p = product.problem
+    made = np.empty((p.batch, p.m, p.n), np.float32)
+    for image in range(p.batch):
+        a = operands[product.left].reshape(p.stored_a)[0 if p.shared_a else image]
+        b = operands[product.right].reshape(p.stored_b)[image]
+        a, b = (a.T if p.transpose_a else a), (b.T if p.transpose_b else b)
+        firsts = range(0, p.k, order.base_k)
+        slices = [(a[:, at : at + order.base_k], b[at : at + order.base_k]) for at in firsts]
+        made[image] = reduce(slices, (p.m, p.n))
+    return made.reshape(product.result).transpose(product.axes) if product.axes else made
 
 
 @default_arithmetic

@@ -26,9 +26,8 @@ from ascendsim.numerics.winograd import (
     taps_line,
 )
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.ordered_wgrad import ordered_wgrad
-from ascendsim.ops.reference.sums import add_in_order
-from ascendsim.ops.schedules.order import WgradOrder, WinogradOrder
+from ascendsim.ops.reference.ordered import add_in_order, ordered_wgrad
+from ascendsim.ops.schedules.base import WgradOrder, WinogradOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.ops.plan import shares
 from ascendsim.ops.schedules.base import TILES, Schedule
-from ascendsim.ops.schedules.dgrad.nest import DgradTiles
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.tiles import tile_rings
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.tiles import WgradTiles
-from ascendsim.ops.schedules.writeback import Writeback
-from ascendsim.program.indices import Axis, alike
+from ascendsim.ops.schedules.blocks import Writeback, tile_rings
+from ascendsim.ops.schedules.dgrad.nest import Dgrad, DgradTiles
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
+from ascendsim.ops.schedules.wgrad.tasks import WgradTiles
 from ascendsim.program.nest import Nest
 from ascendsim.program.program import NestProgram, ProgramBuilder
+from ascendsim.program.walk import Axis, alike
 
 if TYPE_CHECKING:
     from ascendsim.ops.schedules.matmul import Matmul

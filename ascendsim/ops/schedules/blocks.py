@@ -3,22 +3,227 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ascendsim.cube.fixpipe import FRACTAL_COLUMNS
-from ascendsim.errors import ConfigError
+import numpy as np
+
+from ascendsim.cube.loads import round_up
+from ascendsim.cube.movers import FRACTAL_COLUMNS, CopyL0cToUb, Fixpipe, ReadOut, StallCube
+from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.plan import GRID, shares
+from ascendsim.ops.plan import GRID, Tiling, shares
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.tiles import Sizes, tile_rings
-from ascendsim.ops.schedules.writeback import Writeback
 from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import GmTensor
+from ascendsim.program.places import Gm, GmTensor, Reserved, Ring, Slot
 from ascendsim.program.program import NestProgram, Program
-from ascendsim.program.reserved import Reserved
+from ascendsim.program.walk import Axis, Number, Span
+from ascendsim.vector.instructions import CopyUbToGm
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int64]
+
+
+# L0C adds in float32, or in int32, whatever the operands are.
+ACCUMULATOR_BYTES = 4
+
+Index = tuple[Any, ...]
+
+
+class Sizes(NamedTuple):
+    """The room that a core reserves: rows, columns and reduction of its largest tiles in L0, bytes in L1."""
+
+    m: int
+    n: int
+    k: int
+    left_bytes: int
+    right_bytes: int
+
+
+class TileRings(NamedTuple):
+    """The slots of both operands in L1 and in L0, and of the accumulators; each in as many copies as asked.
+
+    With two copies (ping-pong) one tile arrives while the pipe behind it reads the other. With one, every
+    load waits until the last reader has left the slot, so the two pipes take turns.
+    """
+
+    left: Ring
+    right: Ring
+    l0a: Ring
+    l0b: Ring
+    l0c: Ring
+
+
+def tile_rings(nest: Reserved, tiling: Tiling, sizes: Sizes, itemsize: int) -> TileRings:
+    """Reserve the slots of a core.
+
+    Raises   CapacityError naming buffer, need and capacity
+    """
+    m, n, k, left_bytes, right_bytes = sizes
+    return TileRings(
+        nest.ring("L1", left_bytes, "A1", tiling.al1_buffers),
+        nest.ring("L1", right_bytes, "B1", tiling.bl1_buffers),
+        nest.ring("L0A", m * k * itemsize, "A0", tiling.al0_buffers),
+        nest.ring("L0B", k * n * itemsize, "B0", tiling.bl0_buffers),
+        nest.ring("L0C", m * n * ACCUMULATOR_BYTES, "C0", tiling.cl0_buffers),
+    )
+
+
+# size(*at): rows and columns of the tile at some indices. find(*at, first, count): its slice of the tensor
+# for a range of its columns.
+Size = Callable[..., tuple[int, int]]
+Find = Callable[..., tuple[Any, ...]]
+
+
+class Writeback:
+    """Writes accumulator tiles of at most (m, n) to one tensor.
+
+    With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces
+    of columns as its part of UB, one of `ub_share`, asks for. `c0` > 0 writes NC1HWC0, else a plain matrix.
+    Under the `unit_flag` Fixpipe begins with the last product into a tile, and the next product waits for the
+    reading alone. `cut` says that the device lays a plain
+    matrix in groups of 8 channels. L0C holds `l0c_tiles` of them: of several M makes one while V reads
+    another, and stands still for part of that.
+
+    Raises   UnsupportedError if the product has neither path
+    """
+
+    def __init__(
+        self,
+        nest: Nest,
+        tensor: GmTensor,
+        m: int,
+        n: int,
+        c0: int,
+        *,
+        unit_flag: bool = False,
+        cut: bool = False,
+        ub_share: int = 1,
+        l0c_tiles: int = 2,
+    ) -> None:
+        profile = nest.profile
+        self._nest, self._tensor, self._c0 = nest, tensor, c0
+        self._cut = cut
+        split = (cut or 0 < c0 < FRACTAL_COLUMNS) and not unit_flag
+        # Whether L0C is free before what is added of cut ones has arrived.
+        self._posted = bool(split and profile.fixpipe.channel_split_atomic_bytes_per_cycle)
+        # Unified cores have no Fixpipe: what leaves L0C goes through UB, in the vector pipe.
+        self._direct = profile.has_path("L0C", "GM")
+        # What is between L0C and GM takes no room in any buffer.
+        self._read = nest.ring("L0C", 0, "READ", 1) if unit_flag else None
+        if self._direct:
+            return
+        if not (profile.has_path("L0C", "UB") and profile.has_path("UB", "GM")):
+            raise UnsupportedError(
+                f"{profile.variant} has no path from L0C to GM: its profile has neither L0C_GM nor both "
+                "L0C_UB and UB_GM"
+            )
+        self._pipe = profile.paths["L0C_UB"].pipe
+        # Of a lone tile there is nothing to say: the next product into it waits until it has been read.
+        self._stalls = l0c_tiles > 1 and profile.paths["L0C_UB"].m_stall_share > 0
+        # Pieces of whole fractals, or of whole groups of channels, and two of them in UB: one is converted
+        # while the other one leaves.
+        unit = c0 or profile.cube.n0
+        half = nest.room("UB") // ub_share // 2
+        self._piece = min(round_up(n, unit), max(unit, half // (m * tensor.itemsize) // unit * unit))
+        self._ring = nest.ring("UB", m * self._piece * tensor.itemsize, "out", 2)
+
+    def write(
+        self,
+        source: Number,
+        at: Sequence[Number | int],
+        size: Size,
+        find: Find,
+        columns: tuple[Number, Sequence[int]],
+        *,
+        tensor: GmTensor | None = None,
+        atomic: bool = False,
+    ) -> None:
+        """Write the tile at some indices, or add it where it is `atomic`.
+
+        columns   the index that tells how many columns it has, and how many by that index
+        tensor    another one of the same format
+        """
+        target = tensor or self._tensor
+        itemsize = target.itemsize
+        if self._direct:
+
+            def fixpipe(slot: Slot, *own: int) -> Fixpipe:
+                m, n = size(*own)
+                place = Gm(target, find(*own, 0, n))
+                read, posted = self._read is not None, atomic and self._posted
+                return Fixpipe(place, slot, m * n * itemsize, self._c0, atomic, self._cut, read, posted)
+
+            def read_out(slot: Slot, source: Slot, *own: int) -> ReadOut:
+                m, n = size(*own)
+                return ReadOut(slot, source, m * n)
+
+            if self._read is not None:
+                slot = self._nest.next(self._read)
+                self._nest.emit(read_out, [slot, source], at)
+                source = slot
+            self._nest.emit(fixpipe, [source], at)
+        else:
+            self._through_ub(source, at, size, find, columns, target, atomic)
+
+    def _through_ub(
+        self,
+        source: Number,
+        at: Sequence[Number | int],
+        size: Size,
+        find: Find,
+        columns: tuple[Number, Sequence[int]],
+        target: GmTensor,
+        atomic: bool,
+    ) -> None:
+        """Write a tile piece by piece through UB."""
+
+        def stall(*own: int) -> StallCube:
+            m, n = size(*own)
+            return StallCube(m * n)
+
+        def part(own: Sequence[int], piece: int) -> tuple[int, int, int]:
+            m, n = size(*own)
+            return m, piece * self._piece, min(self._piece, n - piece * self._piece)
+
+        def convert(slot: Slot, source: Slot, *own: int) -> CopyL0cToUb | None:
+            m, first, count = part(own[:-1], own[-1])
+            if count <= 0:
+                return None
+            return CopyL0cToUb(slot, source, first, count, target.dtype, m * count, self._c0, self._pipe)
+
+        def leave(slot: Slot, *own: int) -> CopyUbToGm | None:
+            m, first, count = part(own[:-1], own[-1])
+            if count <= 0:
+                return None
+            return CopyUbToGm(
+                Gm(target, find(*own[:-1], first, count)), slot, m * count * target.itemsize, atomic
+            )
+
+        n = self._nest
+        if self._stalls:
+            # Behind the tile's last product and before the first one of the next.
+            n.emit(stall, (), at)
+        index, widths = columns
+        counts = [-(-width // self._piece) for width in widths]
+        pieces = Axis(max(counts), range(max(counts)))
+        count = n.table(counts, max(counts) + 1, "pieces")[index]
+        # Cores whose tiles are cut otherwise may add to the same pieces, so these are told by their ends.
+        ends = [[min(first + self._piece, width) for first in self._firsts(counts)] for width in widths]
+        first_of = n.table(self._firsts(counts), max(widths) + 1, "first of")
+        end_of = n.table(ends, max(widths) + 1, "end of")
+        with n.loop(Span(0, count, pieces, count.text), "piece") as piece:
+            slot = n.next(self._ring)
+            n.emit(convert, [slot, source], [*at, piece])
+            n.emit(leave, [slot], [*at, piece], slice_at=[*at, first_of[piece], end_of[index, piece]])
+
+    def _firsts(self, counts: Sequence[int]) -> list[int]:
+        """Return the first column of each piece of the widest tile."""
+        return [piece * self._piece for piece in range(max(counts))]
 
 
 class BlockNest(Nest):
@@ -168,3 +373,66 @@ class BlockSchedule(Schedule):
     def _nests(self) -> dict[Sizes, Nest]:
         # By what a core reserves: cores that reserve the same walk one nest.
         return {}
+
+
+def begins_of(counts: Iterable[int]) -> list[bool]:
+    """Return by step whether a reduction begins with it, of reductions of so many steps each."""
+    return [at == 0 for count in counts for at in range(count)]
+
+
+class Steps:
+    """The steps of all reductions, end to end, and the tiles of one operand in L1 that serve them.
+
+    tiles    the number of the tile of each step; neighbours of one number are one tile
+    begins   whether a reduction begins with a step
+
+    chunk    which tile of its reduction a step has, from 0; chunks: how many the reduction has
+    next     the first step that has the next tile of the reduction; of its last tile the first that has it
+    follow   whether any tile follows another one
+    """
+
+    def __init__(self, tiles: Sequence[int], begins: Sequence[bool]) -> None:
+        own, self.begins = np.asarray(tiles, np.int64), np.asarray(begins, bool)
+        changes = self.begins | (np.diff(own, prepend=-1) != 0)
+        number, reduction = np.cumsum(changes), np.cumsum(self.begins) - 1
+        self.chunk: Numbers = number - number[self.begins][reduction]
+        self.chunks: Numbers = np.bincount(reduction, changes).astype(np.int64)[reduction]
+        # The first step of each tile; that of the last tile of a reduction comes after itself.
+        firsts, at = np.flatnonzero(changes), number - 1
+        last = self.chunk == self.chunks - 1
+        self.follow = bool(len(own)) and int(self.chunks.max()) > 1
+        self.next: Numbers = firsts[np.where(last, at, np.minimum(at + 1, len(firsts) - 1))]
+
+
+class CountedPlaces:
+    """The places of an operand's tiles in its ring, where a kernel counts instead of taking turns.
+
+    Tile j of a reduction goes to place (b * tiles of the reduction + j) modulo the places, where b is the
+    number of the base block in its task along the operand's side (blocks that are served by one tile have one
+    number), and j begins at 0 with each reduction. So a reduction of one tile meets the place of the one
+    before it, and so does one that follows an odd number of them, unless the block is the next one: its copy
+    waits until the last one has been read.
+
+    blocks   the number in its task of each block along the operand's side; `at` are the indices of the block
+    """
+
+    def __init__(
+        self, nest: Nest, ring: Ring, steps: Steps, blocks: Sequence[int] | Numbers, at: tuple[Number, ...]
+    ) -> None:
+        self._nest, self._ring, places = nest, ring, ring.count
+        of_block = np.arange(places)[:, None] * steps.chunks
+        self._places = nest.table((of_block + steps.chunk) % places, places, f"place of {ring.name}")
+        self._block = nest.table(np.asarray(blocks) % places, places, f"{ring.name} of block")[at]
+        # Of more tiles than places none is there when the block is met again, though an odd number of them
+        # would leave one alone.
+        lost = steps.begins & (steps.chunks > places)
+        self._lost = nest.table(lost, 2, f"{ring.name} is lost at") if lost.any() else None
+
+    def __getitem__(self, step: Number) -> Number:
+        return self._places[self._block, step]
+
+    def begin(self, step: Number) -> None:
+        """Forget, before a reduction, what its first tiles have been overwritten with."""
+        if self._lost:
+            with self._nest.when(self._lost[step]):
+                self._nest.forget(self._ring)

@@ -21,24 +21,21 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ascendsim.cube.loads import Submatrix, round_up
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import Submatrix, round_up
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
-from ascendsim.ops.schedules.base import TILES, Schedule
-from ascendsim.ops.schedules.numbering import cut, cut_within
-from ascendsim.ops.schedules.order import MatmulOrder
-from ascendsim.ops.schedules.tiles import Index, Sizes, tile_rings
-from ascendsim.ops.schedules.writeback import Writeback
+from ascendsim.ops.plan import require_whole_units
+from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem
+from ascendsim.ops.schedules.base import TILES, MatmulOrder, Schedule
+from ascendsim.ops.schedules.blocks import Index, Sizes, Writeback, tile_rings
+from ascendsim.ops.schedules.ranges import cut, cut_within
 from ascendsim.profile import Profile
-from ascendsim.program.indices import Axis, Number, TileNumber, alike
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.places import Gm, GmTensor, Ring, Slot
 from ascendsim.program.program import NestProgram
-from ascendsim.program.reserved import Ring
+from ascendsim.program.walk import Axis, Number, TileNumber, alike
 from ascendsim.vector.instructions import CopyGmToUb
 from ascendsim.vector.relayout import FractalsToL1, Turn, TurnTile
 

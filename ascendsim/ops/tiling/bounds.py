@@ -20,12 +20,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from ascendsim.cube.load3d import FRACTAL_BYTES, FRACTAL_ROWS, fractal_pixels, row_spans
-from ascendsim.cube.tile_reads import round_up
+from ascendsim.cube.loads import FRACTAL_BYTES, FRACTAL_ROWS, fractal_pixels, round_up, row_spans
 from ascendsim.ops.plan import even_parts
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.schedules.tiles import ACCUMULATOR_BYTES
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
+from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES
 from ascendsim.ops.tiling.legal.space import Base
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.profile import Profile

@@ -8,13 +8,11 @@ from typing import Any
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import USER, Plan, Tiling
-from ascendsim.ops.plan_text import saying_whose
+from ascendsim.ops.plan import USER, Plan, Tiling, saying_whose
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.catalogue import schedule_named
+from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.tiling.choose import choose
-from ascendsim.ops.tiling.partial import LayerPlans, PartialPlan, plan_given
-from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.request import LayerPlans, PartialPlan, PlanRequest, plan_given
 
 Given = Mapping[str, Any]
 # The nest of a tiling that is given without one.

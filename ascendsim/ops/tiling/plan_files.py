@@ -12,11 +12,9 @@ from typing import Any
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, DataError, did_you_mean
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.plan import Plan
-from ascendsim.ops.plan_text import form_of, plans_text
-from ascendsim.ops.tiling.entries.entry import LayerEntries
-from ascendsim.ops.tiling.entries.files import entries_in, lines_of
-from ascendsim.ops.tiling.partial import PartialPlan, plan_given
+from ascendsim.ops.plan import Plan, form_of, plans_text
+from ascendsim.ops.tiling.entries import LayerEntries, entries_in, lines_of
+from ascendsim.ops.tiling.request import PartialPlan, plan_given
 from ascendsim.ops.tiling.vendor.names import from_vendor, says_vendor_names, to_vendor
 
 MADE = ("grad_input", "grad_weight", "matmul")

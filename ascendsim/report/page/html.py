@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from ascendsim.errors import DataError
 from ascendsim.report.files import make_folder, write_text
 from ascendsim.report.page.fitting import fitted, without_details
-from ascendsim.report.page.palette import COLOURS, REST_COLOUR
-from ascendsim.report.page.records import Page
+from ascendsim.report.page.records import COLOURS, REST_COLOUR, Page
 
 if TYPE_CHECKING:
     from jinja2 import Template

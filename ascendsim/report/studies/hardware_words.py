@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from ascendsim.report.numbers import value
+from ascendsim.report.tables import value
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer
 
 # So many figures of a change are told with their values in a sentence.

@@ -2,23 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.report.document import plain
-from ascendsim.report.numbers import microseconds, percent
-from ascendsim.report.studies.precision_words import (
-    error_range,
-    error_text,
-    math_numbers,
-    precision_sentence,
-    reasons,
-)
-from ascendsim.report.tables import TextTable
-from ascendsim.studies.modes.choice import ModeSummary
-from ascendsim.studies.modes.records import Share
-from ascendsim.studies.modes.study import PrecisionStudy
+from ascendsim.report.page.charts import Stack, stacked
+from ascendsim.report.page.fitting import Bars, Range, exponents
+from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.studies.hardware import listed
+from ascendsim.report.tables import TextTable, microseconds, percent
+from ascendsim.studies.modes.choice import ModeSummary, PrecisionStudy
+from ascendsim.studies.modes.records import CaseErrors, Share
+
+
+def mode_words(row: ModeSummary) -> str:
+    """Name a mode."""
+    cube = "" if row.compute_dtypes == (row.dtype,) else f" ({' or '.join(row.compute_dtypes)} in the cube)"
+    scale = "" if row.loss_scale == 1 else f" and a loss scale of {row.loss_scale:g}"
+    return f"{row.dtype} with cubeMathType {math_numbers(row)}{cube}{scale}"
+
+
+def precision_sentence(study: PrecisionStudy) -> str:
+    """Answer in one sentence: the cheapest mode that passes, or the nearest one."""
+    where = f"On {study.variant}, {study.title}: "
+    models = f" under each of {study.models} accumulation models" if study.models > 1 else ""
+    within = f"within {study.limit:.1e} of float64 in every gradient{models}"
+    best, near = study.cheapest, study.nearest
+    if best is not None:
+        error = error_range(best.least, best.most)
+        cost = f"{microseconds(best.time_us)} us, error {error}"
+        return f"{where}the cheapest mode {within} is {mode_words(best)}: {cost}{_more_exact(study)}."
+    if near is not None:
+        error = error_range(near.least, near.most)
+        return f"{where}no mode is {within}; the nearest is {mode_words(near)}, error {error}."
+    return f"{where}no mode is {within}: the interface refuses them, or they overflow."
+
+
+def precision_compared(studies: Sequence[PrecisionStudy]) -> str:
+    """Compare products in one sentence: the cheapest mode that passes on each, the fastest first."""
+    passing = [(study.cheapest, study) for study in studies]
+    timed = [(best.time_us, study.variant, best) for best, study in passing if best is not None]
+    found = [
+        f"on {variant} {mode_words(best)}, {microseconds(time_us)} us, "
+        f"error {error_range(best.least, best.most)}"
+        for time_us, variant, best in sorted(timed, key=lambda row: row[0])
+    ]
+    found += [f"on {study.variant} none" for best, study in passing if best is None]
+    within = f"within {studies[0].limit:.1e} of float64"
+    return f"{studies[0].title}, the cheapest mode {within} on each product: {'; '.join(found)}."
+
+
+def _more_exact(study: PrecisionStudy) -> str:
+    """Name the modes that are more exact, and as fast as far as the model can tell."""
+    named = [
+        f"{mode_words(row)} ({microseconds(row.time_us)} us, error {error_range(row.least, row.most)})"
+        for row in study.more_exact
+    ]
+    if not named:
+        return ""
+    return (
+        f"; more exact, and in time not distinguishable from it, {'is' if len(named) == 1 else 'are'} "
+        f"{' and '.join(named)}: {100 * study.margin:.1f} % is the model's own error"
+    )
+
+
+def reasons(study: PrecisionStudy) -> Iterator[str]:
+    """Yield why a verdict differs between loss scales, then why rules of the field fail."""
+    for bad, good in study.verdict_flips():
+        assert bad.worst is not None
+        case = bad.worst.case
+        # HF32 has the range of the float32 that it is read from.
+        read = bad.compute_dtypes[0]
+        name = bad.dtype if read.startswith("hf32") else read
+        before, after = (study.share(case, "grad_output", name, row.loss_scale) for row in (bad, good))
+        assert before is not None
+        assert after is not None
+        beyond = before.overflow > 0 or bad.worst.error.overflow > 0
+        yield (
+            f"{mode_words(good)} passes; with a loss scale of {bad.loss_scale:g} the mode fails "
+            f"(error {error_text(bad.most)} in {bad.worst.error.name} of {case}, "
+            f"most of it {_largest(bad)}): "
+            + (_overflowing(bad, before) if beyond else _subnormal(before, after))
+        )
+    told = set()
+    for row in study.rows:
+        for rule, reason in row.failed:
+            if rule not in told:
+                told.add(rule)
+                yield f"The rule {rule} is missed, such as by {mode_words(row)}: {reason}."
+
+
+def _largest(row: ModeSummary) -> str:
+    """Name the largest part of the largest error."""
+    assert row.worst is not None
+    parts = row.worst.error.parts
+    return max(parts, key=lambda name: parts[name] if parts[name] == parts[name] else 0.0)
+
+
+def _subnormal(before: Share, after: Share) -> str:
+    if before.subnormal is None or after.subnormal is None:
+        return f"{before.zero:.2%} of the non-zero grad_output become 0 in {before.format}."
+    scale = f"with a loss scale of {after.loss_scale:g}" if after.loss_scale != 1 else "without a loss scale"
+    return (
+        f"{before.subnormal:.2%} of the non-zero grad_output are subnormal in {before.format}: the smaller, "
+        f"the fewer bits ({before.zero:.2%} become 0); {scale} {after.subnormal:.2%} are."
+    )
+
+
+def _overflowing(bad: ModeSummary, share: Share) -> str:
+    assert bad.worst is not None
+    worst = bad.worst.error
+    return (
+        f"{share.overflow:.2%} of grad_output overflow in {share.format}, and {worst.overflow:.2%} of "
+        f"{worst.name} are Inf or NaN."
+    )
+
+
+def math_numbers(row: ModeSummary) -> str:
+    """Return the cubeMathTypes that a mode stands for."""
+    return "/".join(map(str, row.cube_math_types))
+
+
+def error_text(error: float) -> str:
+    """Print an error; what is not finite has no parts."""
+    return "-" if error != error else "0" if error == 0 else f"{error:.1e}"
+
+
+def error_range(least: float, most: float) -> str:
+    """Print the errors under the best and the worst model, once where they are alike."""
+    ends: Sequence[str] = list(dict.fromkeys((error_text(least), error_text(most))))
+    return " .. ".join(ends)
+
 
 DEFINITIONS = {
     "error": "L2 norm of a gradient minus the float64 one of the tensors as they were given, relative to "
@@ -189,3 +306,74 @@ def precision_record(study: PrecisionStudy) -> dict[str, Any]:
         "cases": [plain(asdict(case)) for case in study.cases],
         "definitions": DEFINITIONS,
     }
+
+
+MOST_PICTURES = 12
+MILLIONTHS = 1e6
+HIFLOAT8 = (-22.0, -7.0, 15.0)  # its smallest value, the last binade with a fraction bit, its largest
+
+
+def precision_page(study: PrecisionStudy, facts: Mapping[str, str]) -> Page:
+    """Return the page: reasons, modes, where errors come from, exponents, and every gradient."""
+    sections = (
+        Section("Why", (*reasons(study), *refusals(study))),
+        Section("Modes", tables=(mode_table(study), parts_table(study))),
+        Section("Where the error comes from", pictures=_parts(study)),
+        Section("Exponents and ranges", pictures=_exponents(study), tables=(share_table(study, every=True),)),
+        Section("Every gradient under every model", tables=(model_table(study),), collapsed=True),
+    )
+    own = {"limit": f"{study.limit:g}", "data": "; ".join(study.data)}
+    return Page(precision_title([study]), precision_sentence(study), sections, DEFINITIONS, {**facts, **own})
+
+
+def precision_title(studies: Sequence[PrecisionStudy]) -> str:
+    """Say what a page of studies of the same cases is of."""
+    variants = listed([study.variant for study in studies])
+    return f"Which format and cubeMathType? {studies[0].title} on {variants}"
+
+
+def _parts(study: PrecisionStudy) -> tuple[Picture, ...]:
+    """Draw what the largest error of each mode is made of."""
+    stacks = []
+    for row in study.rows:
+        e = row.worst.error if row.worst else None
+        if e is not None and math.isfinite(e.total):
+            each = tuple((name, MILLIONTHS * size) for name, size in e.parts.items())
+            scale = "" if row.loss_scale == 1 else f" x{row.loss_scale:g}"
+            stacks.append(Stack(f"{row.dtype}{scale}, cubeMathType {math_numbers(row)}", each))
+    if not stacks:
+        return ()
+    caption = (
+        "Parts of the largest error of each mode, in millionths of the gradient's norm, side by side: "
+        "together they are longer than the error, since parts of random signs add up as squares do. Modes "
+        "that overflow are left out."
+    )
+    return (Picture(stacked(stacks, "millionths"), caption),)
+
+
+def _exponents(study: PrecisionStudy) -> tuple[Picture, ...]:
+    """Draw the exponents of grad_output of the first cases, with the formats' ranges under each scale."""
+    keys = dict.fromkeys((row.dtype, row.loss_scale) for row in study.rows)
+    ranges = [_range(name, scale) for name, scale in keys]
+    return tuple(_picture(case, ranges) for case in study.cases[:MOST_PICTURES])
+
+
+def _picture(case: CaseErrors, ranges: list[Range]) -> Picture:
+    (histogram,) = (one for one in case.histograms if one.tensor == "grad_output")
+    count = sum(histogram.counts)
+    caption = (
+        f"grad_output of {case.name}: {count:,} values that are not zero, {histogram.zeros:,} zeros. Below, "
+        "what each format holds of them: normal values dark, subnormal ones light; a loss scale moves its "
+        "range to the left."
+    )
+    return Picture(exponents(Bars(histogram.first, histogram.counts), ranges), caption)
+
+
+def _range(name: str, loss_scale: float) -> Range:
+    fmt = dtype(name)
+    label = name if loss_scale == 1 else f"{name} x{loss_scale:g}"
+    shift = math.log2(loss_scale)
+    if fmt.tapered:
+        return Range(label, *HIFLOAT8, shift)
+    normal, top = float(fmt.min_exponent), math.log2(fmt.max_finite)
+    return Range(label, normal - fmt.mantissa_bits, normal, top, shift)

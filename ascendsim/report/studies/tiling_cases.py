@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ascendsim.report.numbers import microseconds
+from ascendsim.report.studies.hardware import listed
 from ascendsim.report.studies.hardware_words import saving, share
-from ascendsim.report.studies.several import listed
-from ascendsim.report.tables import TextTable
+from ascendsim.report.tables import TextTable, microseconds
 from ascendsim.studies.tuning.records import TilingAnswer
 
 # So many layers are named in a title; of more their number.

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from ascendsim.ops.results import KernelResult
 from ascendsim.program.kernel import Core
-from ascendsim.program.posts import bare, core_of
-from ascendsim.report.pictures.occupancy import core_name
+from ascendsim.program.places import bare, core_of
+from ascendsim.report.pictures import core_name
 from ascendsim.report.trace.events import (
     PHASE_TID,
     Clock,
@@ -23,8 +23,14 @@ from ascendsim.report.trace.events import (
     span,
 )
 from ascendsim.report.trace.traffic import Bytes
-from ascendsim.timing.tiles import deliveries, levels
-from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, issue_cycles, released_by
+from ascendsim.timing.timeline import (
+    CoreTimeline,
+    PhaseTimeline,
+    deliveries,
+    issue_cycles,
+    levels,
+    released_by,
+)
 
 
 class Drawn(NamedTuple):

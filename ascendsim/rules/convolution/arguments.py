@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from ascendsim.rules.calls import GRADIENTS
-from ascendsim.rules.checked import CheckedConvolution
-from ascendsim.rules.common import contiguous_outputs, cube_math
-from ascendsim.rules.cube_math import EIGHT_BITS, more_precise
-from ascendsim.rules.order import NULL, Check, listed
+from ascendsim.rules.checked import (
+    EIGHT_BITS,
+    NULL,
+    Check,
+    CheckedConvolution,
+    contiguous_outputs,
+    cube_math,
+    listed,
+    more_precise,
+)
+from ascendsim.rules.typed import GRADIENTS
 
 INPUTS = ("grad_output", "input", "weight")
 ATTRIBUTES = ("stride", "padding", "dilation", "output_padding", "output_mask")

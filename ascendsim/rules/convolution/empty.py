@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ascendsim.rules.checked import CheckedConvolution
-from ascendsim.rules.common import inner_limits, stated_limits
+from ascendsim.rules.checked import INNER, Check, CheckedConvolution, inner_limits, stated_limits
 from ascendsim.rules.convolution.shapes import bias_sizes as bias_sizes_by_page
 from ascendsim.rules.convolution.shapes import (
     bias_sizes_problem,
@@ -13,7 +12,6 @@ from ascendsim.rules.convolution.shapes import (
     stride_and_dilation_lengths,
     unequal_batch,
 )
-from ascendsim.rules.order import INNER, Check
 
 
 def bias_sizes(c: CheckedConvolution) -> str | None:

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.arguments import items, refusal
+from ascendsim.arguments import items, refusal, whole
 from ascendsim.errors import ConfigError, ShapeError
+from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.ordered import ordered_dgrad, reduction_of
-from ascendsim.ops.reference.ordered_wgrad import ordered_wgrad
-from ascendsim.ops.schedules.order import DgradOrder, WgradOrder
+from ascendsim.ops.reference.float64 import gradients_float64
+from ascendsim.ops.reference.ordered import ordered_dgrad, ordered_wgrad, reduction_of
+from ascendsim.ops.schedules.base import DgradOrder, WgradOrder
 from ascendsim.studies.arithmetic.formats import StudyFormat, format_of, quantise, require_rounding
-from ascendsim.studies.arithmetic.gpus import GPUS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Float64 = NDArray[np.float64]
     Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A tensor core: its model, the operands it is published for, and where from."""
+
+    model: str
+    operands: tuple[str, ...]
+    source: str
+    confidence: str
+
+
+_MMA_SIM = "MMA-Sim (models held to devices by random bit patterns)"
+_BOTH = f"{_MMA_SIM}; block: also FPRev (USENIX ATC 2025)"
+GPUS: dict[str, Gpu] = {
+    "nvidia-v100": Gpu("align:4:F23:RZ:acc", ("float16",), _BOTH, "measured by others"),
+    "nvidia-a100": Gpu("align:8:F24:RZ:acc", ("float16", "bfloat16"), _BOTH, "measured by others"),
+    "nvidia-h100": Gpu("align:16:F25:RZ:acc", ("float16", "bfloat16"), _BOTH, "measured by others"),
+    "nvidia-ada-fp8": Gpu(
+        "align:16:F13:RZ:acc",
+        ("float8_e4m3fn", "float8_e5m2"),
+        f"{_MMA_SIM}; 32 products of an instruction in two halves",
+        "F measured by others, block derived",
+    ),
+}
+
 
 GRADIENTS = ("grad_input", "grad_weight")
 C0 = 16  # channels that are neighbours in the reduction of grad_input
@@ -148,14 +175,14 @@ def checked(problem: ConvProblem, tensors: Mapping[str, NDArray[np.float64]]) ->
     for name in ("grad_output", "input", "weight"):
         want = getattr(problem, name)
         given = tensors.get(name)
-        found[name] = _float64(given, f"precision: {name}")
+        found[name] = _as_float64(given, f"precision: {name}")
         if given is None or found[name].shape != want:
             got = "missing" if given is None else f"of shape {found[name].shape}"
             raise ShapeError(f"precision: {name} is {got}; the problem needs {want}")
     return found
 
 
-def _float64(given: object, what: str) -> Float64:
+def _as_float64(given: object, what: str) -> Float64:
     """Return numbers of any kind in float64."""
     try:
         return np.asarray(given, np.float64)
@@ -181,3 +208,200 @@ def require_maths(maths: Sequence[Math]) -> None:
     named = items(maths)
     if named is None or not all(isinstance(math, Math) for math in named):
         raise refusal("precision: maths", maths, "a list of Math(operands, accumulation, output)")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One gradient under one arithmetic.
+
+    errors      against float64 of the tensors as they were given, in steps of float32
+    different   share of elements whose float32 bits, in the output format, differ from the first arithmetic's
+    """
+
+    math: str
+    gradient: str
+    errors: ErrorMetrics
+    different: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Where the error of one gradient comes from: relative L2 norms against float64.
+
+    total          of the result, against float64 of the tensors as they were given
+    operands       of what rounding the operands alone does: float64 of the rounded ones
+    accumulation   of what the sums add to that
+    output         of what the output format adds to that
+    of_terms       the largest error of accumulation over the sum of the magnitudes of its terms
+    """
+
+    math: str
+    gradient: str
+    total: float
+    operands: float
+    accumulation: float
+    output: float
+    of_terms: float
+
+
+@default_arithmetic
+def spread(
+    problem: ConvProblem,
+    tensors: Mapping[str, Any],
+    maths: Sequence[Math],
+    gradients: Sequence[str] = GRADIENTS,
+) -> tuple[Judged, ...]:
+    """Compute gradients under several arithmetics, and say how far each is from float64 and from the first.
+
+    tensors    grad_output, input and weight, of any floating type; each arithmetic rounds them itself
+    Raises     ShapeError for tensors that do not fit the problem, ConfigError for another gradient
+    """
+    require_gradients(gradients)
+    require_maths(maths)
+    given, judged = checked(problem, tensors), []
+    for gradient in gradients:
+        exact = _float64(problem, given, gradient)
+        sizes = _float64(problem, {name: np.abs(values) for name, values in given.items()}, gradient)
+        first = None
+        for math in maths:
+            sums = accumulators(problem, gradient, operands_of(problem, given, math, gradient), math)
+            made = _written(sums, math)
+            first = made if first is None else first
+            same = (made.view(np.uint32) == first.view(np.uint32)) | (np.isnan(made) & np.isnan(first))
+            errors = error_metrics(made, exact, "float32", sizes)
+            judged.append(Judged(str(math), gradient, errors, 1 - float(same.mean())))
+    return tuple(judged)
+
+
+@default_arithmetic
+def attribute(
+    problem: ConvProblem, tensors: Mapping[str, Any], math: Math, gradients: Sequence[str] = GRADIENTS
+) -> tuple[Attribution, ...]:
+    """Part the error of each gradient into what operands, accumulation and output format make.
+
+    The three parts add up to the error, element by element; their norms need not.
+
+    Raises   as `spread`
+    """
+    require_gradients(gradients)
+    require_maths((math,))
+    given, parts = checked(problem, tensors), []
+    for gradient in gradients:
+        exact = _float64(problem, given, gradient)
+        rounded = operands_of(problem, given, math, gradient)
+        names = ("grad_output", "weight" if gradient == "grad_input" else "input")
+        as_read = {**given, **{name: x.astype(np.float64) for name, x in zip(names, rounded, strict=True)}}
+        exact_of_rounded = _float64(problem, as_read, gradient)
+        sums = accumulators(problem, gradient, rounded, math).astype(np.float64)
+        made = _written(sums.astype(np.float32), math).astype(np.float64)
+        sizes = _float64(problem, {name: np.abs(values) for name, values in as_read.items()}, gradient)
+        steps = (made - exact, exact_of_rounded - exact, sums - exact_of_rounded, made - sums)
+        norm = float(np.linalg.norm(exact)) or 1.0
+        worst = np.abs(sums - exact_of_rounded) / np.where(sizes == 0, 1.0, sizes)
+        total, by_operands, by_sums, by_output = (float(np.linalg.norm(step)) / norm for step in steps)
+        found = Attribution(
+            str(math), gradient, total, by_operands, by_sums, by_output, float(worst.max(initial=0.0))
+        )
+        parts.append(found)
+    return tuple(parts)
+
+
+def _float64(problem: ConvProblem, tensors: Mapping[str, Float64], gradient: str) -> Float64:
+    """Return a gradient in float64."""
+    mask = (gradient == "grad_input", gradient == "grad_weight", False)
+    made = gradients_float64(problem, tensors["grad_output"], tensors["input"], tensors["weight"], mask)
+    found: Float64 = made[GRADIENTS.index(gradient)]
+    return found
+
+
+def _written(sums: NDArray[np.float32], math: Math) -> NDArray[np.float32]:
+    # Along the last axis: a shared scale of an output is one that its reader would find.
+    return quantise(sums.astype(np.float64), math.output_format, sums.ndim - 1, math.rounding, math.seed + 1)
+
+
+Leaf = int | str
+MOST = 1 << 20
+Tree = Leaf | tuple["Tree", ...]
+
+
+def reduction_tree(model: str | AccumulationModel, products: int, mmad: int | None = None) -> Tree:
+    """Return the tree of one reduction.
+
+    products   of the reduction
+    mmad       of them in each Mmad; None: all
+    Raises     ConfigError for a model whose block is no number yet, or for fewer than one product
+    """
+    model = AccumulationModel.parse(model) if isinstance(model, str) else model
+    if not isinstance(model, AccumulationModel):
+        raise refusal("reduction tree: model", model, "the text of a model, or a model")
+    mmad = products if mmad is None else mmad
+    for name, number in (("products", products), ("mmad", mmad)):
+        # More leaves than anyone can look at.
+        if (count := whole(number)) is None or count > MOST:
+            raise refusal(f"reduction tree: {name}", number, f"a whole number from 1 to {MOST}")
+    if not model.resolved or products < 1 or mmad < 1:
+        raise ConfigError(
+            f"reduction tree: model {model}, {products} products, {mmad} in an Mmad; the block of the model "
+            "must be a number, and both others 1 or more"
+        )
+    if model.kind == "exact":
+        return ("c", *range(products)) if products > 1 else ("c", 0)
+    tree: Tree = "c"
+    for first in range(0, products, mmad):
+        for block in _blocks(model, range(first, min(first + mmad, products))):
+            tree = _added(model, tree, block)
+    return tree
+
+
+def _blocks(model: AccumulationModel, numbers: range) -> Iterator[range]:
+    """Yield the products that meet before a rounding; chains take them one by one."""
+    size = {"seq": 1, "seq-muladd": 1, "exact-mmad": len(numbers)}.get(model.kind) or int(model.block)
+    for first in range(0, len(numbers), size):
+        yield numbers[first : first + size]
+
+
+def _added(model: AccumulationModel, tree: Tree, block: range) -> Tree:
+    if model.kind == "block-add" and len(block) > 1:
+        return tree, tuple(block)
+    if model.kind == "tree":
+        return tree, _pairs(list(block), int(model.block), model.pairing)
+    return (tree, *block)
+
+
+def _pairs(leaves: list[int], size: int, pairing: str) -> Tree:
+    """Return the tree over a block; missing leaves are zeros, which change no number, and are left out."""
+    nodes: list[Tree | None] = [*leaves, *[None] * (size - len(leaves))]
+    while len(nodes) > 1:
+        half = len(nodes) // 2
+        sides = (nodes[0::2], nodes[1::2]) if pairing == "adjacent" else (nodes[:half], nodes[half:])
+        nodes = [_pair(left, right) for left, right in zip(*sides, strict=True)]
+    (root,) = nodes
+    assert root is not None
+    return root
+
+
+def _pair(left: Tree | None, right: Tree | None) -> Tree | None:
+    if left is None or right is None:
+        return left if right is None else right
+    return left, right
+
+
+def as_text(tree: Tree) -> str:
+    """Return a tree in brackets: (((c 0) 1) 2)."""
+    return f"({' '.join(map(as_text, tree))})" if isinstance(tree, tuple) else str(tree)
+
+
+def as_dot(tree: Tree, name: str = "reduction") -> str:
+    """Return a tree in the language of Graphviz."""
+    lines = [f'digraph "{name}" {{']
+    _draw(tree, lines)
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _draw(tree: Tree, lines: list[str]) -> str:
+    own = f"n{len(lines)}"
+    label = "+" if isinstance(tree, tuple) else str(tree)
+    lines.append(f'  {own} [label="{label}"];')
+    for below in tree if isinstance(tree, tuple) else ():
+        lines.append(f"  {own} -> {_draw(below, lines)};")
+    return own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -16,7 +16,28 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile, load_profile
 from ascendsim.rules import rules_digest
-from ascendsim.studies.engine.plans import plan_text, plan_values
+
+
+def plan_values(plan: Plan) -> dict[str, Any]:
+    """Return a plan as plain values: those of `Plan.to_dict`, and who chose it.
+
+    Raises   ConfigError for a schedule that is a class: another day may find another one under its name
+    """
+    return {**plan.to_dict(), "chosen_by": plan.chosen_by}
+
+
+def plan_of(values: Mapping[str, Any]) -> Plan:
+    """Return the plan that `plan_values` made these of."""
+    said = dict(values)
+    chosen_by = said.pop("chosen_by")
+    return replace(Plan.from_dict(said), chosen_by=chosen_by)
+
+
+def plan_text(values: Mapping[str, Any]) -> str:
+    """Return plain values of a plan on one line, without who chose it."""
+    words = (f"{name}={value}" for name, value in values.items() if name not in ("schedule", "chosen_by"))
+    return " ".join((values["schedule"], *words))
+
 
 NOTHING = FrozenMap[str, Any]()
 # A call that ran before: its convolution, and which gradients were made.

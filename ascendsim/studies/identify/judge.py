@@ -5,26 +5,191 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation.models import AccumulationModel, products_of
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats.casts import round_to
-from ascendsim.numerics.formats.dtypes import DType
-from ascendsim.studies.identify.candidates import Cut, answers, model_named
-from ascendsim.studies.identify.cases import Case
-from ascendsim.studies.identify.predictions import READINGS, Predictions, Reading, predictions, read
+from ascendsim.numerics.formats.casts import hf32, round_to
+from ascendsim.numerics.formats.dtypes import DType, dtype
+from ascendsim.ops.reference.ordered import add_in_order
 from ascendsim.studies.identify.records import Agreeing, Evidence, Identification, Near
-from ascendsim.studies.identify.vectors import DEPTH, Vectors
+from ascendsim.studies.identify.vectors import DEPTH, Case, Vectors, vectors_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
+
+
+# Kernels deal whole fractals, as many to each part but the last; other counts make one of these parts.
+FRACTAL = 16
+PARTS = (2, 3, 4, 8)
+BLOCKS = (2, 4, 8, 16, 32, 64)
+OPTIONS = ("+split3", "+ftz-in", "+ftz-acc", "+saturate")
+
+
+class Cut(NamedTuple):
+    """How a kernel cuts a reduction: into parts, added in float32 in their order, each in Mmads of `base_k`.
+
+    Parts are whole fractals, of equal length but for the last
+    """
+
+    base_k: int
+    parts: int
+
+
+@lru_cache
+def candidate_names(fmt: str) -> tuple[str, ...]:
+    """Return the models that are asked about for operands of a format, the plain ones first."""
+    plain = [
+        *(
+            f"{kind}:{r}"
+            for kind in ("exact", "exact-mmad", "seq", "seq-muladd")
+            for r in ("RNE", "RNA", "RZ")
+        ),
+        *(f"block:{k}:{r}" for k in BLOCKS for r in ("RNE", "RNA", "RZ")),
+        *(f"block-add:{k}:{r}" for k in BLOCKS for r in ("RNE:RNE", "RZ:RZ", "RZ:RNE", "RNE:RZ")),
+        *(f"tree:{k}:{p}:{r}" for k in BLOCKS for p in ("adjacent", "halves") for r in ("RNE", "RZ")),
+        *(
+            f"align:{k}:F{f}:{r}{acc}"
+            for k in (4, 8, 16, 32)
+            for f in (23, 24, 25, 26)
+            for r in ("RNE", "RZ")
+            for acc in ("", ":acc")
+        ),
+    ]
+    if fmt == "float16":
+        plain += [f"fp16-acc({kind}:RNE)" for kind in ("seq", "seq-muladd", *(f"block:{k}" for k in BLOCKS))]
+    # An option at a time, on the models that the products' files name and their nearest relatives.
+    usual = [f"block:{k}:RNE" for k in (4, 8, 16, 32)] + ["seq:RNE", "seq-muladd:RNE"]
+    return tuple(plain + [model + option for model in usual for option in OPTIONS])
+
+
+def cuts(depth: int, unit: int) -> tuple[Cut, ...]:
+    """Return the ways in which a kernel may cut a reduction in units of so many products."""
+    # The largest first: what fits in one Mmad is usually one.
+    lengths = [(depth, 1), *((_length(depth, parts), parts) for parts in PARTS)]
+    return tuple(Cut(base, parts) for length, parts in lengths for base in range(length, 0, -unit))
+
+
+def _length(depth: int, parts: int) -> int:
+    """Return the products of a part but the last."""
+    return -(-depth // (parts * FRACTAL)) * FRACTAL
+
+
+def telling_cuts(model: AccumulationModel, depth: int, unit: int) -> tuple[Cut, ...]:
+    """Return the cuts under which a model may answer differently: one for each set of places to round at."""
+    different: dict[object, Cut] = {}
+    for cut in cuts(depth, unit):
+        different.setdefault(_places(model, cut, depth), cut)
+    return tuple(different.values())
+
+
+def _places(model: AccumulationModel, cut: Cut, depth: int) -> object:
+    """Return what of a cut shows in the bits: its parts, and where blocks begin or Mmads end."""
+    if model.overflow == "saturate":
+        # An accumulator beyond the largest value is brought back whenever an Mmad ends.
+        return tuple(tuple(mmad.start for mmad in part) for part in slices(cut, depth))
+    # Chains round at every product, and `exact` at the end of a part, wherever Mmads begin.
+    if model.kind in ("seq", "seq-muladd", "exact"):
+        return cut.parts
+    size = depth if model.kind == "exact-mmad" else int(model.block)
+    parts = slices(cut, depth)
+    return tuple(tuple(at for mmad in part for at in range(mmad.start, mmad.stop, size)) for part in parts)
+
+
+def slices(cut: Cut, depth: int) -> Iterator[list[slice]]:
+    """Yield the Mmads of each part."""
+    length = depth if cut.parts == 1 else _length(depth, cut.parts)
+    for first in range(0, depth, length):
+        last = min(first + length, depth)
+        yield [slice(at, min(at + cut.base_k, last)) for at in range(first, last, cut.base_k)]
+
+
+def answers(model: AccumulationModel, a: Floats, b: Floats, cut: Cut) -> Floats:
+    """Return what a model makes of a (m, k) times b (k, n) under a cut: float32 accumulators (m, n)."""
+    parts = []
+    for part in slices(cut, a.shape[1]):
+        c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+        for left, right in products_of(model, [(a[:, mmad], b[mmad]) for mmad in part]):
+            accumulate(model, left, right, c)
+        parts.append(c)
+    return add_in_order(np.stack(parts))
+
+
+def model_named(name: str, min_exponent: int) -> AccumulationModel:
+    """Return a candidate for operands whose smallest normal is two to this power."""
+    return AccumulationModel.parse(name).resolve(1, min_exponent)
+
+
+# How the cube reads float32: width and ties of HF32, or as it is.
+Reading = tuple[int, str] | None
+READINGS: tuple[Reading, ...] = (None, *((bits, ties) for bits in (11, 10) for ties in ("RNE", "RNA", "RZ")))
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The different answers of all candidates, one after the other.
+
+    models, cuts   whose each is, and the first cut that gives it; those of a model stand together, the widest
+                   cut first
+    answers        (count, m, n), in the format of the results
+    beyond         sums that the format cannot hold: products differ in how they convert them
+    """
+
+    models: tuple[str, ...]
+    cuts: tuple[Cut, ...]
+    answers: Floats
+    beyond: Mask
+
+    def agree_with(self, got: Floats) -> Mask:
+        """Tell where an answer is the predicted one: (count, m, n).
+
+        Zeros agree whatever their signs, NaNs whatever their payloads; what is beyond is not compared
+        """
+        same: Mask = (self.answers == got) | self.beyond
+        if np.isnan(got).any():
+            same |= np.isnan(self.answers) & np.isnan(got)
+        return same
+
+
+def read(values: Floats, reading: Reading) -> Floats:
+    """Return float32 operands as the cube reads them."""
+    return values if reading is None else hf32(values, *reading)
+
+
+# Some megabytes each: a format, and the readings of float32 that somebody's device has.
+@lru_cache(maxsize=8)
+def predictions(stored: str, reading: Reading) -> Predictions:
+    """Return what all candidates answer in a format."""
+    fmt = dtype(stored)
+    vectors = vectors_of(fmt)
+    a, b = read(vectors.a, reading), read(vectors.b, reading)
+    unit = 8 if fmt.bits == 32 else 16  # of C0, in which every kernel cuts
+    models, cuts, made = [], [], []
+    for name in candidate_names(stored):
+        model, seen = model_named(name, fmt.min_exponent), set()
+        for cut in telling_cuts(model, DEPTH, unit):
+            with np.errstate(all="ignore"):
+                sums = answers(model, a, b, cut)
+            if sums.tobytes() not in seen:
+                seen.add(sums.tobytes())
+                models.append(name)
+                cuts.append(cut)
+                made.append(sums)
+    sums = np.stack(made)
+    # Float32 is what accumulators are: nothing is converted.
+    beyond = (
+        (np.abs(sums) > fmt.max_finite) | ~np.isfinite(sums) if fmt.bits < 32 else np.zeros(sums.shape, bool)
+    )
+    return Predictions(tuple(models), tuple(cuts), round_to(sums, fmt), beyond)
+
 
 NEAREST = 5
 

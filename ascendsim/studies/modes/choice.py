@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError
+import numpy as np
+
+from ascendsim.frozen import cached_property
+from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError, Share
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Tensors = Mapping[str, NDArray[np.float64]]
+
 
 RULES = ("st", "mixed", "stat")  # of the field, in the order in which they are told
 
@@ -142,3 +154,116 @@ def _size(worst: Worst) -> tuple[bool, float]:
     """Order errors, NaN as the largest."""
     total = worst.error.total
     return total != total, total
+
+
+TENSORS = ("grad_output", "input", "weight")
+DATA = ("normal", "long-tailed")
+# Of long-tailed: neural gradients are near log-normal (B. Chmiel and others 2020, arXiv:2006.08173). The two
+# numbers are choices of ours: a mean over some hundred images, and tails that reach 24 binades to each side.
+MEDIAN_EXPONENT, BINADES = -16, 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution with its tensors.
+
+    mask   which gradients are asked for
+    count  how many convolutions it stands for
+    data   which values: equal words mean equal values
+    load   makes grad_output, input and weight in float64; a function of a module, to be sent to processes
+    """
+
+    name: str
+    problem: ConvProblem
+    mask: tuple[bool, bool, bool]
+    count: int
+    data: str
+    load: Callable[[], Tensors]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Synthetic tensors: the same seed gives the same values.
+
+    kind   "normal": all three standard normal. "long-tailed": grad_output has magnitudes whose logarithms to
+           base 2 are normal, about MEDIAN_EXPONENT with a deviation of BINADES, and the sign of a coin
+    """
+
+    problem: ConvProblem
+    kind: str
+    seed: int
+
+    @default_arithmetic
+    def __call__(self) -> Tensors:
+        """Draw grad_output, input and weight."""
+        random = np.random.default_rng(self.seed)
+        # float32 draws in this order are those of `ascendsim run --seed`.
+        drawn = {
+            name: random.standard_normal(getattr(self.problem, name), dtype=np.float32).astype(np.float64)
+            for name in TENSORS
+        }
+        if self.kind == "long-tailed":
+            signs = np.where(random.random(self.problem.grad_output) < 0.5, -1.0, 1.0)
+            drawn["grad_output"] = signs * 2.0 ** (MEDIAN_EXPONENT + BINADES * drawn["grad_output"])
+        return drawn
+
+
+@dataclass(frozen=True)
+class PrecisionStudy:
+    """All cases of a study on one product.
+
+    title    what was asked about
+    variant  of the product
+    limit    largest error of a gradient with which a mode passes: L2, relative to float64
+    models   how many accumulation models were tried
+    data     the data of the cases, by their words
+    margin   part of a time within which modes are not told apart: the model's own error
+    """
+
+    title: str
+    variant: str
+    limit: float
+    models: int
+    data: tuple[str, ...]
+    cases: tuple[CaseErrors, ...]
+    margin: float = 0.0
+
+    @cached_property
+    @default_arithmetic
+    def rows(self) -> tuple[ModeSummary, ...]:
+        """The modes over all cases."""
+        return summaries(self.cases)
+
+    @property
+    def cheapest(self) -> ModeSummary | None:
+        """The cheapest mode that passes."""
+        return cheapest(self.rows, self.limit)
+
+    @property
+    def more_exact(self) -> tuple[ModeSummary, ...]:
+        """The modes more exact than the cheapest, and within the margin of its time; the most exact first."""
+        return more_exact(self.rows, self.limit, self.margin)
+
+    @property
+    def nearest(self) -> ModeSummary | None:
+        """The mode with the smallest error."""
+        return nearest(self.rows)
+
+    def verdict_flips(self) -> tuple[tuple[ModeSummary, ModeSummary], ...]:
+        """Return (failing, passing) modes that differ in the loss scale alone: a pair for each mode."""
+        found: dict[tuple[str, tuple[int, ...]], tuple[ModeSummary, ModeSummary]] = {}
+        for bad in self.rows:
+            for good in self.rows:
+                alike = (bad.dtype, bad.cube_math_types) == (good.dtype, good.cube_math_types)
+                judged = bad.worst is not None and not bad.passes(self.limit) and good.passes(self.limit)
+                if alike and judged:
+                    found.setdefault((bad.dtype, bad.cube_math_types), (bad, good))
+        return tuple(found.values())
+
+    def share(self, case: str, tensor: str, dtype: str, loss_scale: float) -> Share | None:
+        """Return what a format makes of a tensor of a case."""
+        for one in self.cases:
+            for share in one.shares if one.name == case else ():
+                if (share.tensor, share.format, share.loss_scale) == (tensor, dtype, loss_scale):
+                    return share
+        return None

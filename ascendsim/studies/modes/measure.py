@@ -2,33 +2,210 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ascendsim.errors import AscendSimError
-from ascendsim.numerics.formats.casts import decode, encode
+from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.numerics.formats.casts import decode, encode, round_to
+from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.metrics import error_metrics
+from ascendsim.numerics.metric_chunks import Verdict
+from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, leaves_in, vector_overflow
+from ascendsim.ops.problems.convolution import ConvProblem, as_multiplied
+from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.profile import Profile
 from ascendsim.rules import load_rules
 from ascendsim.studies.arithmetic.formats import format_of, quantise
-from ascendsim.studies.modes.exponents import histogram, share
-from ascendsim.studies.modes.failing import reasons
-from ascendsim.studies.modes.parts import Reading, Steps, gradients_of, magnitudes_of, norm, read_by
-from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError, Share
+from ascendsim.studies.engine.measure import Answer
+from ascendsim.studies.engine.point import code_version
+from ascendsim.studies.modes.choice import Case
+from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.studies.modes.cases import Case, Tensors
+    from ascendsim.studies.modes.choice import Tensors
 
     Float64 = NDArray[np.float64]
+    Floats = NDArray[np.float32]
+    Mask = tuple[bool, bool, bool]
+
+
+def histogram(tensor: str, values: Float64) -> Histogram:
+    """Count the values of a tensor by binade."""
+    finite = np.isfinite(values)
+    sizes = np.abs(values[finite & (values != 0)])
+    special, zeros = int((~finite).sum()), int((values == 0).sum())
+    if not sizes.size:
+        return Histogram(tensor, 0, (), zeros, special)
+    # frexp gives 0.5 <= m < 1: the binade of |x| begins one exponent lower.
+    exponents = np.frexp(sizes)[1] - 1
+    first = int(exponents.min())
+    return Histogram(tensor, first, tuple(np.bincount(exponents - first).tolist()), zeros, special)
+
+
+def share(tensor: str, values: Float64, name: str, loss_scale: float = 1.0) -> Share:
+    """Say what a format makes of the values of a tensor times a loss scale, rounded once."""
+    fmt = dtype(name)
+    finite = values[np.isfinite(values) & (values != 0)] * loss_scale
+    if not finite.size:
+        return Share(tensor, name, loss_scale, None if fmt.tapered else 0.0, 0.0, 0.0)
+    with np.errstate(over="ignore"):
+        stored = quantise(finite, format_of(name))
+    below = None if fmt.tapered else float(np.mean(np.abs(finite) < 2.0**fmt.min_exponent))
+    lost, beyond = np.mean(stored == 0), np.mean(~np.isfinite(stored))
+    return Share(tensor, name, loss_scale, below, float(lost), float(beyond))
+
+
+OFFSET = 1e-7  # which MERE and MARE add to |g|
+
+
+def reasons(
+    errors: ErrorMetrics, result: Float64, reference: Float64, magnitudes: Float64, allowed: float
+) -> tuple[tuple[str, str], ...]:
+    """Return (rule, reason) for each rule that a gradient fails.
+
+    result      the gradient in float64, with its reference and the sums of |a b| of its terms
+    allowed     share of those sums that rounding operands and gradient to their formats may cost
+    """
+    failed = [verdict for verdict in errors.verdicts if not verdict.passed]
+    if not failed:
+        return ()
+    if not errors.specials_match:
+        return tuple(
+            (one.standard, f"{errors.special_mismatches} values are NaN or Inf in one of them")
+            for one in failed
+        )
+    return tuple(
+        (one.standard, _reason(one, errors, result, reference, magnitudes, allowed)) for one in failed
+    )
+
+
+def _reason(
+    verdict: Verdict,
+    errors: ErrorMetrics,
+    result: Float64,
+    reference: Float64,
+    magnitudes: Float64,
+    allowed: float,
+) -> str:
+    error = np.abs(result - reference)
+    measure = error if verdict.standard == "mixed" else error / (np.abs(reference) + OFFSET)
+    at = int(np.nanargmax(measure))
+    place = tuple(int(i) for i in np.unravel_index(at, measure.shape))
+    size, off, terms = (float(values.reshape(-1)[at]) for values in (np.abs(reference), error, magnitudes))
+    of_terms = off / terms if terms else 0.0
+    if of_terms <= allowed:
+        why = f"within the {allowed:.1e} that its formats' roundings cost: terms cancel, no more is lost"
+    else:
+        why = f"more than the {allowed:.1e} that its formats' roundings cost: range or sums lose it"
+    shown = {
+        "stat": f"MERE is {errors.mere:.1e}, MARE {errors.mare:.1e}",
+        "st": f"the largest relative error is {errors.mare:.1e}",
+        "mixed": f"the largest error is {errors.max_abs:.1e}",
+    }[verdict.standard]
+    return (
+        f"it asks for {verdict.rule}; {shown}; at {place} |g| is {size:.1e}, its terms' magnitudes sum to "
+        f"{terms:.1e}, the error {off:.1e} is {of_terms:.1e} of that sum, {why}"
+    )
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The gradients between truth and result, by name, all times the loss scale; and sums of |a b|."""
+
+    truth: Mapping[str, Float64]
+    stored: Mapping[str, Float64]
+    read: Mapping[str, Float64]
+    rounded: Mapping[str, Float64]
+    magnitudes: Mapping[str, Float64]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the cube reads stored tensors, and how gradients leave.
+
+    dtype    in which all tensors of the call are stored
+    compute  what the cube reads, as the result of a call names it
+    direct   gradients leave in their own format (a choice of the rule set)
+    """
+
+    problem: ConvProblem
+    profile: Profile
+    dtype: str
+    compute: str
+    direct: bool
+
+    def operands(self, stored: Mapping[str, Floats], gradient: str) -> dict[str, Floats]:
+        """Return the tensors that a gradient is made of; grad_bias never meets the cube."""
+        if gradient == "grad_bias" or self.compute == self.dtype:
+            return dict(stored)
+        if self.compute.startswith("hf32"):
+            # The grad_input of a transposed convolution runs as a plain one.
+            forward = gradient == "grad_input" and self.problem.transposed
+            operation = "convolution_forward" if forward else "convolution_backward"
+            ties = self.profile.generation.hf32_ties[operation]
+            return {name: as_multiplied(x, "hf32", self.profile, ties) for name, x in stored.items()}
+        overflow = vector_overflow(self.profile, self.compute)
+        return {name: round_to(x, self.compute, overflow=overflow) for name, x in stored.items()}
+
+    def formats_out(self, gradient: str) -> tuple[str, ...]:
+        """Return the formats to which a gradient is rounded on its way out, one after the other."""
+        compute = "hf32" if self.compute.startswith("hf32") else self.compute
+        names = dict.fromkeys((*GRADIENTS, *INPUTS), self.dtype)
+        steps = [leaves_in(gradient, names, compute, direct=self.direct)]
+        if gradient == "grad_weight" and self._squeezed:
+            steps.append("float16")
+        return tuple(dict.fromkeys((*steps, self.dtype)))
+
+    @property
+    def _squeezed(self) -> bool:
+        """Whether the shipped operator takes a float32 grad_weight of groups through float16."""
+        shipped = self.profile.generation.squeezes_groups and not self.direct
+        half = lookup_dtype(self.compute).bits == 16
+        return shipped and half and self.problem.groups > 1 and self.dtype == "float32"
+
+    def leaving(self, exact: Float64, gradient: str) -> Float64:
+        """Round an exact gradient to the formats in which it leaves."""
+        for name in self.formats_out(gradient):
+            exact = quantise(exact, format_of(name)).astype(np.float64)
+        return exact
+
+
+def gradients_of(problem: ConvProblem, tensors: Mapping[str, Any], mask: Mask) -> dict[str, Float64]:
+    """Return the wanted gradients in float64, by name."""
+    grad_output, input, weight = (tensors[name] for name in INPUTS)
+    made = gradients_float64(problem, grad_output, input, weight, mask)
+    return {name: values for name, values in zip(GRADIENTS, made, strict=True) if values is not None}
+
+
+def magnitudes_of(problem: ConvProblem, tensors: Mapping[str, Any], mask: Mask) -> dict[str, Float64]:
+    """Return the sums of the magnitudes of the terms of the wanted gradients."""
+    return gradients_of(problem, {name: np.abs(values) for name, values in tensors.items()}, mask)
+
+
+def read_by(reading: Reading, stored: Mapping[str, Floats], mask: Mask) -> dict[str, Float64]:
+    """Return the exact gradients of what the cube reads."""
+    found: dict[str, Float64] = {}
+    for at, name in enumerate(GRADIENTS):
+        alone = (mask[0] and at == 0, mask[1] and at == 1, mask[2] and at == 2)
+        if mask[at]:
+            found |= gradients_of(reading.problem, reading.operands(stored, name), alone)
+    return found
+
+
+def norm(values: Float64) -> float:
+    """Return the L2 norm of a tensor."""
+    return float(np.linalg.norm(values))
 
 
 @dataclass(frozen=True)
@@ -216,3 +393,53 @@ def _allowed(reading: Reading, gradient: str) -> float:
     cast = gradient != "grad_bias" and reading.compute != reading.dtype
     formats = (*(reading.compute,) * (2 * cast), *reading.formats_out(gradient))
     return sum(2.0 ** -(lookup_dtype(name).mantissa_bits + 1) for name in formats)
+
+
+@dataclass(frozen=True)
+class PrecisionPoint:
+    """One case on the axes of a study."""
+
+    axes: Axes
+    case: Case
+
+    @property
+    def label(self) -> str:
+        """What the study calls it."""
+        return self.case.name
+
+    @property
+    def key(self) -> str:
+        """A digest of all that the answer depends on: case and values, resolved product, axes and code."""
+        axes, case = self.axes, self.case
+        machine = axes.profile.product, axes.profile.variant, axes.profile.content.hex()
+        varied = axes.dtypes, axes.cube_math_types, axes.models, axes.loss_scales, axes.rules
+        asked = case.name, case.problem, case.mask, case.count, case.data
+        return sha256(repr((code_version(), "precision", machine, varied, asked)).encode()).hexdigest()
+
+
+@default_arithmetic
+def answer(point: PrecisionPoint) -> Answer:
+    """Measure a point; a mistake of the user's is the reason of its answer."""
+    try:
+        found = measure(point.axes, point.case)
+    except AscendSimError as error:
+        return Answer(json.dumps({"reason": f"{point.case.name}: {error}"}))
+    return Answer(json.dumps(asdict(found), separators=(",", ":")))
+
+
+@default_arithmetic
+def case_errors(text: str) -> CaseErrors:
+    """Return what `answer` made the text of."""
+    read: dict[str, Any] = json.loads(text)
+    modes = tuple(ModeError(**_mode(mode)) for mode in read["modes"])
+    shares = tuple(Share(**share) for share in read["shares"])
+    histograms = tuple(Histogram(**one | {"counts": tuple(one["counts"])}) for one in read["histograms"])
+    return CaseErrors(read["name"], read["count"], modes, shares, histograms)
+
+
+def _mode(read: dict[str, Any]) -> dict[str, Any]:
+    gradients = tuple(
+        GradientError(**one | {"failed": tuple(tuple(pair) for pair in one["failed"])})
+        for one in read["gradients"]
+    )
+    return read | {"cube_math_types": tuple(read["cube_math_types"]), "gradients": gradients}

@@ -127,7 +127,8 @@ class BufferUse:
 class Course:
     """How the gradient runs under both plans and one start; both kinds of parts add up to its cycles.
 
-    stages          "entry", "fill", "steady" and "drain" of the product (`timing/stages.py`), "other kernels"
+    stages          "entry", "fill", "steady" and "drain" of the product (`timing/timeline.py`),
+                    "other kernels"
     path            its critical path by pipe and cause, and "other kernels"
     cycles          of the product under the slower of the two plans: the length of the curves
     before, after   buffers of the product

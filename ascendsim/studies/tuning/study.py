@@ -2,21 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
 
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
-from ascendsim.ops.results import Estimate
+from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.profile import Profile, load_profile
+from ascendsim.studies.engine.measure import planned
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.sweep import ends, hashable, ranged_figures
-from ascendsim.studies.tuning.courses import course_of
-from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion
+from ascendsim.studies.tuning.records import (
+    Beside,
+    BufferUse,
+    Course,
+    Part,
+    Started,
+    TilingAnswer,
+    TilingQuestion,
+)
 from ascendsim.studies.tuning.search import tune
-from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
-from ascendsim.studies.tuning.waits import waits_of
+from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, waits_of
+from ascendsim.timing.critical_path import critical_path, cycles_by_pipe
+from ascendsim.timing.timeline import Occupied, Timeline, occupied, stages
+from ascendsim.timing.times import bytes_by_pipe
+
+# Parts of the longer plan's time in which what buffers hold is averaged: as many as a picture shows apart.
+BINS = 200
+OTHERS = "other kernels"
+
+
+def course_of(start: str, gradient: str, before: Estimate, after: Estimate, profile: Profile) -> Course:
+    """Return how both plans run; stages and causes each add up to the cycles of the gradient's kernels.
+
+    Counted are those of `waits_of`: the product, and the kernels that come of its plan as one part.
+    """
+    results = before, after
+    products = [next(kernel for kernel in side.kernels if kernel.name == gradient) for side in results]
+    longer = max(kernel.cycles for kernel in products)
+    held = [_buffers(kernel.timeline, longer, profile) for kernel in products]
+    return Course(
+        start,
+        _course_parts(results, products, stage_cycles),
+        _course_parts(results, products, path_cycles),
+        longer,
+        held[0],
+        held[1],
+    )
+
+
+def stage_cycles(timeline: Timeline) -> dict[str, int]:
+    """Return entry, fill, steady and drain of a product."""
+    found = stages(timeline)
+    assert found is not None, f"{timeline.kernel} multiplies, so that there is a first product"
+    return found._asdict()
+
+
+def path_cycles(timeline: Timeline) -> dict[str, int]:
+    """Return the cycles of the critical path by pipe and cause; they add up to those of the kernel."""
+    return cycles_by_pipe(critical_path(timeline))
+
+
+def _course_parts(
+    results: Sequence[Estimate],
+    products: Sequence[KernelResult],
+    cycles_of: Callable[[Timeline], Mapping[str, int]],
+) -> tuple[Part, ...]:
+    sides = []
+    for result, product in zip(results, products, strict=True):
+        others = sum(kernel.cycles for kernel in planned(result)) - product.cycles
+        sides.append({**cycles_of(product.timeline), **({OTHERS: others} if others else {})})
+    names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if name != OTHERS]
+    names += [OTHERS] if any(OTHERS in side for side in sides) else []
+    return tuple(Part(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names)
+
+
+def _buffers(timeline: Timeline, longer: int, profile: Profile) -> tuple[BufferUse, ...]:
+    return tuple(_use(one, timeline.cycles, longer, profile) for one in occupied(timeline))
+
+
+def _use(one: Occupied, cycles: int, longer: int, profile: Profile) -> BufferUse:
+    curve = held_curve(one.levels, longer, BINS)
+    return BufferUse(
+        one.buffer,
+        profile.buffers[one.buffer].capacity_bytes,
+        one.reserved_bytes,
+        tuple((tile.name, tile.copies, tile.size_bytes) for tile in one.tiles),
+        one.most_bytes,
+        byte_cycles(one.levels) / max(cycles, 1),
+        curve,
+    )
+
+
+def byte_cycles(levels: Sequence[tuple[int, int]]) -> int:
+    """Return the sum over all cycles of the bytes that are held; nothing is held after the last change."""
+    spans = pairwise(levels)
+    return sum(held * (after - cycle) for (cycle, held), (after, _) in spans)
+
+
+def held_curve(levels: Sequence[tuple[int, int]], cycles: int, bins: int) -> tuple[float, ...]:
+    """Return the mean bytes held in each of `bins` equal parts of so many cycles."""
+    if not levels:
+        return (0.0,) * bins
+    # Byte-cycles so far are a line with a corner at each change; the parts take differences of it.
+    times = np.array([cycle for cycle, _ in levels], dtype=float)
+    held = np.array([size for _, size in levels], dtype=float)
+    so_far = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(times))])
+    edges = np.linspace(0, cycles, bins + 1)
+    return tuple((np.diff(np.interp(edges, times, so_far)) * bins / cycles).tolist())
 
 
 @default_arithmetic
@@ -93,3 +192,66 @@ def _doubted(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
         if row[answer.best.plan] >= row[answer.usual.plan]
     ]
     return replace(answer, ends=len(both), lost=tuple(lost), untried=len(untried))
+
+
+@default_arithmetic
+def set_beside(question: TilingQuestion, tiling: Any = None, schedule: str | type | None = None) -> Beside:
+    """Time a plan of the user's, whole or in part, beside the usual one.
+
+    tiling     as a call takes it for one gradient; None: that of the rules
+    schedule   a loop nest by name or class; None: that of the plan
+    Raises     AscendSimError where one of both cannot be timed
+    """
+    profile, name = load_profile(question.product), question.gradient
+    own: dict[str, Any] = {"tiling": tiling if tiling is None else {name: tiling}}
+    own |= {"schedule": schedule if schedule is None else {name: schedule}}
+    starts, plans = [], {}
+    for start in question.starts:
+        sides = [_timed(question, profile, start, more) for more in ({}, own)]
+        starts.append(_started(question, profile, start, *sides))
+        plans = {when: side.plans[name] for when, side in zip(("usual", "given"), sides, strict=True)}
+    return Beside(
+        question,
+        profile.variant,
+        profile.content.hex(),
+        len(ranged_figures(profile)),
+        plans["usual"],
+        plans["given"],
+        tuple(starts),
+    )
+
+
+def _timed(question: TilingQuestion, profile: Profile, start: str, own: Mapping[str, Any]) -> Estimate:
+    call = question.problem, question.dtype, question.cube_math_type
+    return estimate(*call, output_mask=question.gradients, product=profile, l2_start=start, **own)
+
+
+def _started(
+    question: TilingQuestion, profile: Profile, start: str, before: Estimate, after: Estimate
+) -> Started:
+    name, sides = question.gradient, (before, after)
+    products = [next(kernel for kernel in side.kernels if kernel.name == name) for side in sides]
+    first_us, second_us = (sum(kernel.time_us for kernel in planned(side)) for side in sides)
+    busy = [{pipe: round(cycles) for pipe, cycles in kernel.busy.items()} for kernel in products]
+    moved = [_moved(kernel, profile) for kernel in products]
+    return Started(
+        start,
+        (first_us, second_us),
+        waits_of(start, name, before, after, profile.clock.cube_mhz),
+        course_of(start, name, before, after, profile),
+        _parts(busy),
+        _parts(moved),
+    )
+
+
+def _parts(sides: list[dict[str, int]]) -> tuple[Part, ...]:
+    return tuple(
+        Part(name, sides[0].get(name, 0), sides[1].get(name, 0))
+        for name in dict.fromkeys([*sides[0], *sides[1]])
+        if any(side.get(name) for side in sides)
+    )
+
+
+def _moved(kernel: KernelResult, profile: Profile) -> dict[str, int]:
+    memory = {"from memory": kernel.bytes["memory_read"], "to memory": kernel.bytes["memory_write"]}
+    return bytes_by_pipe(kernel.kernel, profile) | memory

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from ascendsim.errors import ConfigError
+from ascendsim.errors import AscendSimError, ConfigError, DataError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.results import Estimate, KernelResult
+from ascendsim.ops.tiling.entries import entry_values, write_entries
+from ascendsim.ops.tiling.plan_files import read_plans, write_plans
 from ascendsim.profile import Profile, load_profile
-from ascendsim.studies.engine.point import Point
+from ascendsim.studies.engine.measure import planned
+from ascendsim.studies.engine.point import Point, plan_text, plan_values
 from ascendsim.studies.engine.run import Budget, Engine, require_answer
-from ascendsim.studies.tuning.records import NESTS, SCORES, TilingQuestion, Trial
+from ascendsim.studies.tuning.records import NESTS, SCORES, Part, TilingQuestion, Trial, Waits
+from ascendsim.timing.times import occupation
 
 
 def point_of(
@@ -170,3 +178,122 @@ def compute_dtype_of(question: TilingQuestion) -> str:
     profile = load_profile(question.product, overrides=changes or None)
     found = estimate(*call, output_mask=question.gradients, product=profile)
     return next(kernel.kernel.compute_dtype for kernel in found.kernels if kernel.plan is not None)
+
+
+INDEX = "top.csv"
+_PLAN = re.compile(r"plan-(\d+)\.toml")
+
+
+class Exported(NamedTuple):
+    """One of the best plans, and its files.
+
+    plan_file   what `--tiling` takes
+    entry_file  the vendor's entry (runtime_kb); "" where there is none, and why in `no_entry`
+    """
+
+    rank: int
+    trial: Trial
+    plan_file: str
+    entry_file: str
+    no_entry: str
+
+
+def top(tuner: Tuner, count: int) -> list[Trial]:
+    """Return the best plans of those that were timed under every start, the best first."""
+    full = [trial for trial in tuner.trials.values() if len(trial.times_us) == len(tuner.question.starts)]
+    return sorted(filter(lambda trial: tuner.allowed(trial.plan), full), key=tuner.score)[:count]
+
+
+@default_arithmetic
+def export(folder: Path, tuner: Tuner, count: int) -> list[Exported]:
+    """Write the best plans: a file of each, the vendor's entry of those that have one, and an index.
+
+    Raises   DataError where the folder takes no file
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: is no folder ({error.strerror or error}); name another") from None
+    found = [_written(folder, tuner, rank, trial) for rank, trial in enumerate(top(tuner, count), start=1)]
+    starts = tuner.question.starts
+    headings = ("rank", "plan_file", "entry_file", "no_entry", *(f"us_{start}" for start in starts), "plan")
+    with (folder / INDEX).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(headings)
+        for one in found:
+            times = [one.trial.times_us[start] for start in starts]
+            said = plan_text(plan_values(one.trial.plan))
+            writer.writerow([one.rank, one.plan_file, one.entry_file, one.no_entry, *times, said])
+    return found
+
+
+def _written(folder: Path, tuner: Tuner, rank: int, trial: Trial) -> Exported:
+    asked, plan_file, entry_file = tuner.question, f"plan-{rank:02}.toml", f"entry-{rank:02}.json"
+    about = f"{asked.gradient} of {asked.title}: rank {rank} of the plans that were tried"
+    write_plans(folder / plan_file, {asked.gradient: trial.plan}, about=about)
+    arch = tuner.profile.npu_arch
+    try:
+        made = entry_values(asked.gradient, asked.problem, tuner.compute_dtype, trial.plan, arch)
+    except AscendSimError as error:
+        return Exported(rank, trial, plan_file, "", str(error))
+    write_entries(folder / entry_file, [made])
+    return Exported(rank, trial, plan_file, entry_file, "")
+
+
+def exported_plans(folder: Path, gradient: str) -> dict[str, Plan]:
+    """Return the plans of a folder that `export` has written, by their files' names, the best first.
+
+    Raises   ConfigError where there is none, or one is of another gradient
+    """
+    names = sorted(path.name for path in folder.glob("plan-*.toml") if _PLAN.fullmatch(path.name))
+    if not names:
+        raise ConfigError(f"{folder}: has no plan-NN.toml; write them with --export-top K --export {folder}")
+    plans = {}
+    for name in names:
+        plan = read_plans(folder / name).plans.get(gradient)
+        if not isinstance(plan, Plan):
+            raise ConfigError(f"{folder / name}: has no whole plan of {gradient}; name that with --gradient")
+        plans[name] = plan
+    return plans
+
+
+PIPE = "M"
+
+
+def waits_of(start: str, gradient: str, before: Estimate, after: Estimate, cube_mhz: float) -> Waits:
+    """Return the parts of both plans: of M of the core that ends last, and the kernels beside the product.
+
+    Busy, each wait and idle of one pipe of one core add up to the cycles of the kernel; the other kernels
+    are a part of their own. So differences of parts add up to the difference of cycles. Changes of layout are
+    left out, as in the times by which plans are scored.
+    """
+    sides = [_parts(gradient, result) for result in (before, after)]
+    names = list(dict.fromkeys(name for side in sides for name in side))
+    parts = tuple(Part(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names)
+    cycles = _cycles(before), _cycles(after)
+    times_us = (sum(kernel.time_us for kernel in planned(result)) for result in (before, after))
+    first_us, second_us = (us - spent / cube_mhz for us, spent in zip(times_us, cycles, strict=True))
+    return Waits(start, PIPE, *cycles, parts, (first_us, second_us))
+
+
+def _cycles(result: Estimate) -> int:
+    return sum(kernel.cycles for kernel in planned(result))
+
+
+def _parts(gradient: str, result: Estimate) -> dict[str, int]:
+    product = next(kernel for kernel in result.kernels if kernel.name == gradient)
+    found = kernel_parts(product)
+    others = _cycles(result) - product.cycles
+    return found | ({"other kernels": others} if others else {})
+
+
+def kernel_parts(kernel: KernelResult, pipe: str = PIPE) -> dict[str, int]:
+    """Return the cycles of a kernel by busy, each wait and idle of a pipe of the core that ends last."""
+    # Of the last phase whose cores have the pipe: a kernel may end with vector cores alone.
+    last = max(
+        (work for phase in kernel.times.phases for work in phase.cores if pipe in work.busy),
+        key=lambda work: work.done,
+    )
+    spent = occupation(kernel.times, last.cores[0])[pipe]
+    waits = {f"waits for {cause}": cycles for cause, cycles in sorted(spent.waiting.items())}
+    return {"busy": spent.busy, **waits, "idle": spent.idle}

@@ -12,10 +12,10 @@ import numpy as np
 from ascendsim.errors import ProgramError
 from ascendsim.frozen import cached_property
 from ascendsim.program import walk as w
-from ascendsim.program.posts import HOME
+from ascendsim.program.places import HOME
 from ascendsim.program.program import NestProgram, Program, walk_memory
 from ascendsim.timing.fast.forms import FormBook, uses_of
-from ascendsim.timing.l2.lanes import comparable, next_place
+from ascendsim.timing.l2.phase import comparable, next_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

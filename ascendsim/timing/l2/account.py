@@ -40,12 +40,22 @@ import numpy as np
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.kernel import Kernel
-from ascendsim.timing.costing import CostBook
-from ascendsim.timing.l2.accesses import HIT, Outcomes, PhaseOutcomes
-from ascendsim.timing.l2.columns import L2_READ, L2_WRITTEN
-from ascendsim.timing.l2.lanes import Group, PhaseLanes, lanes_of
-from ascendsim.timing.l2.phase import Accesses, outcomes, prepared, run
-from ascendsim.timing.l2.stack import L2State, Stack
+from ascendsim.timing.l2.phase import (
+    HIT,
+    Accesses,
+    Group,
+    L2State,
+    Outcomes,
+    PhaseLanes,
+    PhaseOutcomes,
+    Stack,
+    lanes_of,
+    outcomes,
+    prepared,
+    run,
+)
+from ascendsim.timing.l2.slices import L2_READ, L2_WRITTEN
+from ascendsim.timing.times import CostBook
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

@@ -2,26 +2,381 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from ascendsim.timing.l2 import columns as c
-from ascendsim.timing.l2.accesses import HIT, Met, Outcome, PhaseOutcomes
-from ascendsim.timing.l2.classes import CLASSIFY
-from ascendsim.timing.l2.lanes import PhaseLanes
-from ascendsim.timing.l2.rounds import PREPARE, ROOM
-from ascendsim.timing.l2.stack import Stack
-from ascendsim.timing.l2.walk import WALK, words_of
+from ascendsim.native import Native
+from ascendsim.program.instruction import Traffic
+from ascendsim.program.places import Gm
+from ascendsim.timing.l2 import slices as c
+from ascendsim.timing.l2.lru import WALK, make_room, words_of
+from ascendsim.timing.l2.slices import (
+    BEGIN,
+    CLASSIFY,
+    CORES,
+    END,
+    FUNCTIONS,
+    KIND,
+    LANE,
+    ROW,
+    TENSOR,
+    TRAFFIC,
+    Ints,
+    accessing,
+    cut,
+    measure,
+)
+from ascendsim.timing.times import PricedProgram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Table = NDArray[np.int64]
     Transfers = NDArray[np.int32]
+
+
+Share = Fraction | int
+
+
+class Outcome(NamedTuple):
+    """The outcome of a transfer in L2, as parts of its bytes.
+
+    `fetched` of them cross the link from main memory for this core, which waits for `readers` times as many:
+    the others cross for those that wait for the same. `pushed_out` as many dirty bytes leave on the way.
+    The part `together` is read by several cores in one round.
+
+    An example: in a cold L2 four equal cores read the same slice of 4000 bytes in one round, then all of them
+    read it again, then each reads 1000 bytes of its own while 2000 bytes that were written before have to go.
+    The first read is Outcome(fetched=1/4, readers=4, together=1): the 4000 bytes come once, 1000 on behalf of
+    each core, and each waits for all of them. The second is Outcome(together=1): a hit in company. The third
+    is Outcome(fetched=1). All of them also have pushed_out=1/18: the 2000 dirty bytes leave beside the
+    4 * (4000 + 4000 + 1000) bytes that are read, wherever in the phase the room was needed.
+    """
+
+    fetched: Share = 0
+    pushed_out: Share = 0
+    readers: Share = 1
+    together: Share = 0
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether any byte crosses the link to main memory."""
+        return bool(self.fetched or self.pushed_out)
+
+
+HIT = Outcome()
+# Instruction -> what L2 makes of its traffic, where that is not a plain hit.
+Outcomes = Mapping[int, Outcome]
+
+
+class PhaseOutcomes(NamedTuple):
+    """What L2 makes of all transfers of a phase: for each lane the number of every transfer's outcome.
+
+    Types    `numbers` int32, each naming one of `outcomes`, which are distinct; number 0 is a plain hit
+    """
+
+    numbers: tuple[NDArray[np.int32], ...]
+    outcomes: tuple[Outcome, ...]
+
+    def of_lane(self, lane: int, instructions: Sequence[int]) -> Outcomes:
+        """Return the outcomes of a lane that are no plain hits, by the numbers of their instructions."""
+        numbers = self.numbers[lane]
+        return {instructions[at]: self.outcomes[numbers[at]] for at in np.flatnonzero(numbers).tolist()}
+
+
+class Met(NamedTuple):
+    """What the outcome of a class of transfers follows from: the columns of `classes` (`columns.py`)."""
+
+    company: int
+    carries: int
+    cores: int
+    tensor: int
+    bytes: int
+    fetched: int
+    sharers: int
+    readers: int
+    own: int
+
+    def outcome(self, apart: int, parts: int, pushed: Share) -> Outcome:
+        """Return the outcome, the mean over the cores of the group; `pushed` is what a byte carries.
+
+        Of the slices of the tensor that are not known, `apart` of `parts` are no known ones.
+        """
+        # The program is one for all cores of a group, so each of its transfers has the mean of their
+        # outcomes. So many of them access the known slice, in parts of a core; the others one of their own.
+        accessing = parts + (self.cores - 1) * (parts - apart)
+        together = _share(accessing, self.cores * parts) if self.company else 0
+        carried = pushed if self.carries else 0
+        if not self.fetched and not self.own:
+            return Outcome(0, carried, 1, together)
+        # In parts of a byte, so many that all are whole: bytes that come for the known slice, and for others.
+        known, own, moved = self.fetched * accessing, self.own, self.cores * self.bytes
+        if known:
+            own, moved = own * self.sharers, moved * self.sharers
+        # A core waits for all that those wait for who came with it; nobody comes with it for its own.
+        waited = known * self.readers + own * parts
+        return Outcome(_share(known + own, moved), carried, _share(waited, (known + own) * parts), together)
+
+
+def _share(part: int, of: int) -> Share:
+    """Return a part as a fraction, or as an int where it is one; ints are faster."""
+    return part // of if part % of == 0 else Fraction(part, of)
+
+
+# A team of cores as L2 needs it: how many equal ones, and the program of one of them.
+Group = tuple[int, PricedProgram]
+
+
+class Lane(NamedTuple):
+    """The transfers of one group of `cores` equal cores, in issue order.
+
+    Shapes   `traffics` and `slices` (transfers)
+    Types    `traffics` int32, numbers of `PhaseLanes.traffics`; `slices` int64, any numbers: equal ones name
+             the same slice of global memory, and each belongs to one tensor
+    """
+
+    cores: int
+    traffics: NDArray[np.int32]
+    slices: NDArray[np.int64]
+
+
+class PhaseLanes(NamedTuple):
+    """All transfers of one phase; `traffics` are the distinct ones that its lanes name by number."""
+
+    traffics: tuple[Traffic, ...]
+    lanes: tuple[Lane, ...]
+
+
+def lanes_of(groups: Sequence[Group]) -> PhaseLanes:
+    """Return the transfers of priced programs; slices are numbered in the order in which they are met."""
+    traffics: dict[Traffic, int] = {}
+    slices: dict[Hashable, int] = {}
+    lanes = tuple([_lane(cores, priced, traffics, slices) for cores, priced in groups])
+    return PhaseLanes(tuple(traffics), lanes)
+
+
+def _lane(
+    cores: int, priced: PricedProgram, traffics: dict[Traffic, int], slices: dict[Hashable, int]
+) -> Lane:
+    """Return the transfers of one program; give new traffics and slices the next numbers."""
+    newest: dict[str, int] = {}
+    numbers: list[int] = []
+    named: list[int] = []
+    # Equal prices are one object, so its identity finds the number without looking at the figures.
+    known: dict[int, int] = {}
+    instructions, prices = priced.program.instructions, priced.prices
+    for index in priced.moving:
+        traffic = prices[index].traffic
+        assert traffic is not None
+        number = known.get(id(traffic))
+        if number is None:
+            number = known[id(traffic)] = traffics.setdefault(traffic, len(traffics))
+        place = _place(instructions[index].gm)
+        if place is None:
+            place = next_place(traffic, newest)
+        numbers.append(number)
+        # Slices that overlap but differ count as two: to find what they have in common takes time for each
+        # pair. `slices.py` corrects the sum of their bytes.
+        named.append(slices.setdefault((traffic.tensor.name, place), len(slices)))
+    return Lane(cores, np.array(numbers, np.int32), np.array(named, np.int64))
+
+
+def next_place(traffic: Traffic, newest: dict[str, int]) -> tuple[int, int]:
+    """Return the slice of a transfer that names none: it goes on through its tensor, and then again."""
+    begin = newest.get(traffic.tensor.name, 0)
+    if begin + traffic.bytes > traffic.tensor.size_bytes:
+        begin = 0
+    newest[traffic.tensor.name] = begin + traffic.bytes
+    return begin, traffic.bytes
+
+
+def _place(gm: Gm | None) -> Hashable:
+    """Return the slice of a tensor as something that can be compared."""
+    if gm is None:
+        return None
+    return tuple([comparable(part) for part in gm.index])
+
+
+def comparable(part: Any) -> Hashable:
+    """Return a part of an index as something that can be compared and hashed."""
+    # Slices can be hashed from Python 3.12 on; the package runs on 3.11.
+    return (part.start, part.stop, part.step) if isinstance(part, slice) else part
+
+
+# `room`, a row for each group: the groups that go on, in order; then what the transfers of a round do, each
+# by its key, and the first and last group that does it; and behind each group the next that does the same.
+ACTIVE, KEY, FIRST, LAST, NEXT, ROOM = range(6)
+
+
+def prepare(
+    lanes: Ints, traffics: Ints, slices: Ints, table: Ints, rows: Ints, tensors: Ints, own: Ints,
+    newest: Ints, moved: Ints, room: Ints, sequence: Ints, owners: Ints, begins: Ints, readers: Ints,
+    sizes: Ints, lane_count: int, tensor_count: int,
+) -> int:  # fmt: skip
+    """Cut the slices of a phase, and put its transfers into the order of their accesses.
+
+    Transfers of one round that do the same to one slice access it together: access a is made by the transfers
+    `sequence[begins[a]:begins[a + 1]]` of the groups `owners`. `readers` says for each transfer how many
+    cores are with it, in parts of a core. `sizes` has the number of slices, and receives those of residencies
+    and of accesses.
+    """
+    sizes[1] = measure(
+        lanes, lane_count, traffics, slices, table, rows, tensors, own, newest, moved, sizes[0]
+    )
+    cut(rows, tensors, tensor_count, sizes[0], sizes[1])
+    count = 0
+    for lane in range(lane_count):
+        if lanes[LANE * lane + BEGIN] < lanes[LANE * lane + END]:
+            room[ROOM * count + ACTIVE] = lane
+            count += 1
+    accesses = filled = number = 0
+    while count:
+        chains = _round(number, count, lanes, traffics, slices, table, room)
+        for chain in range(chains):
+            begins[accesses] = filled
+            lane, total = room[ROOM * chain + FIRST], 0
+            tensor = rows[ROW * slices[lanes[LANE * lane + BEGIN] + number] + TENSOR]
+            while lane >= 0:
+                sequence[filled] = lanes[LANE * lane + BEGIN] + number
+                owners[filled] = lane
+                total += accessing(lanes[LANE * lane + CORES], tensor, tensors)
+                filled += 1
+                lane = room[ROOM * lane + NEXT]
+            for at in range(begins[accesses], filled):
+                readers[sequence[at]] = total
+            accesses += 1
+        number += 1
+        going = 0
+        for at in range(count):
+            lane = room[ROOM * at + ACTIVE]
+            if lanes[LANE * lane + BEGIN] + number < lanes[LANE * lane + END]:
+                room[ROOM * going + ACTIVE] = lane
+                going += 1
+        count = going
+    begins[accesses] = filled
+    sizes[2] = accesses
+    return accesses
+
+
+def _round(
+    number: int, count: int, lanes: Ints, traffics: Ints, slices: Ints, table: Ints, room: Ints
+) -> int:
+    """Chain the groups whose transfer `number` does the same to the same slice; return how many chains."""
+    chains = 0
+    for at in range(count):
+        lane = room[ROOM * at + ACTIVE]
+        index = lanes[LANE * lane + BEGIN] + number
+        key = 3 * slices[index] + table[TRAFFIC * traffics[index] + KIND]
+        chain = 0
+        while chain < chains and room[ROOM * chain + KEY] != key:
+            chain += 1
+        if chain == chains:
+            chains += 1
+            room[ROOM * chain + KEY] = key
+            room[ROOM * chain + FIRST] = lane
+        else:
+            room[ROOM * room[ROOM * chain + LAST] + NEXT] = lane
+        room[ROOM * chain + LAST] = lane
+        room[ROOM * lane + NEXT] = -1
+    return chains
+
+
+_FUNCTIONS: Final[Any] = (*FUNCTIONS, _round, prepare)
+_TRANSFERS, _ROWS = "int32[]", "int64[]"
+PREPARE: Final = Native(
+    _FUNCTIONS,
+    (
+        _ROWS,
+        *[_TRANSFERS] * 2,
+        *[_ROWS] * 3,
+        _TRANSFERS,
+        *[_ROWS] * 3,
+        *[_TRANSFERS] * 3,
+        *[_ROWS] * 2,
+        *["int64"] * 2,
+    ),
+)
+
+
+# What L2 holds between kernels: name of the tensor -> bytes that are resident, and how many of them are
+# dirty.
+L2State = Mapping[str, tuple[int, int]]
+
+# No L2 is larger, and no sum of bytes in it leaves 64 bits.
+MOST = 1 << 61
+
+
+class Stack:
+    """L2 between the phases of a kernel: how much of each tensor is here, and which bytes crossed to memory.
+
+    `tensors` are all that the kernel or the one before may name. `arrays` are those of `lru.py`.
+    """
+
+    def __init__(self, capacity_bytes: int, tensors: Sequence[str]) -> None:
+        self._names = tuple(tensors)
+        self._before = np.zeros(c.BEFORE * len(tensors), np.int64)
+        self._listed = np.zeros(len(tensors), np.int64)
+        self._state = np.zeros(c.STATE, np.int64)
+        self._state[c.CAPACITY] = min(capacity_bytes, MOST)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], ...]:
+        """The tensors from before the phase, the order in which they came, and the state of L2."""
+        return self._before, self._listed, self._state
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that came from main memory."""
+        return int(self._state[c.READ_BYTES])
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that went to main memory."""
+        return int(self._state[c.WRITTEN_BYTES])
+
+    def forget_bytes(self) -> None:
+        """Count bytes from zero again; keep what L2 holds."""
+        self._state[c.READ_BYTES] = self._state[c.WRITTEN_BYTES] = 0
+
+    def hold(self, tensor: str, size_bytes: int) -> None:
+        """Begin with a tensor that another kernel has written, as much of it as there is room for."""
+        # Clean and spread evenly, as measured kernels of training steps tell: those that stream a tensor of
+        # twice the size of L2 take neither the time of writing its half back, nor that of a miss all through.
+        left = int(self._state[c.CAPACITY] - self._state[c.USED])
+        self._put(tensor, min(size_bytes, left), 0)
+        self._before[c.BEFORE * self._names.index(tensor) + c.EVEN] = 1
+
+    def take(self, state: L2State) -> None:
+        """Begin with what another kernel has left."""
+        for tensor, (resident, dirty) in state.items():
+            self._put(tensor, resident, dirty)
+        # The other kernel may have run with a larger L2; what leaves here is no traffic of this kernel.
+        rows = np.zeros(c.ROW, np.int64)
+        make_room(rows, self._before, self._listed, self._state, 0)  # type: ignore[arg-type]
+        self.forget_bytes()
+
+    def left(self) -> L2State:
+        """Return how much of each tensor is here, and how much of that is dirty."""
+        listed = self._listed[: self._state[c.LISTS]].tolist()
+        rows = self._before.reshape(-1, c.BEFORE).tolist()
+        return {
+            self._names[tensor]: (rows[tensor][c.OLD], rows[tensor][c.OLD_DIRTY])
+            for tensor in listed
+            if rows[tensor][c.OLD]
+        }
+
+    def _put(self, tensor: str, resident: int, dirty: int) -> None:
+        """Let so much of a tensor be here."""
+        number = self._names.index(tensor)
+        self._before[c.BEFORE * number :][: c.BEFORE] = resident, dirty, 1, 0
+        self._listed[self._state[c.LISTS]] = number
+        self._state[c.LISTS] += 1
+        self._state[c.USED] += resident
+
 
 KINDS = {"read": c.READ, "write": c.WRITE, "atomic": c.ATOMIC}
 

@@ -10,22 +10,69 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import DataError, UnsupportedError
 from ascendsim.ops.convolution_backward import estimate
-from ascendsim.ops.matmul import estimate_matmul
+from ascendsim.ops.matmul import estimate_matmul, estimate_transdata
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, MatmulProblem
 from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.vendor.first.dgrad import first_dgrad
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 from ascendsim.ops.tiling.vendor.product import product_plan
+from ascendsim.program.places import core_of
 from ascendsim.validate.compare import Estimate
-from ascendsim.validate.kinds.counters import active_us, core_active_cycles
-from ascendsim.validate.reading import refuse_beyond_memory, wrong
-from ascendsim.validate.schema import PLAN, Row
+from ascendsim.validate.schema import PLAN, Row, refuse_beyond_memory, wrong
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate as CallEstimate
     from ascendsim.ops.results import KernelResult
     from ascendsim.profile import Profile
+    from ascendsim.program.kernel import Core
+    from ascendsim.timing.timeline import CoreTimeline, Timeline
+
+
+def active_us(timeline: Timeline, profile: Profile) -> dict[str, float]:
+    """Return the same as `active_cycles` in microseconds."""
+    return {pipe: cycles / profile.clock.cube_mhz for pipe, cycles in active_cycles(timeline).items()}
+
+
+def active_cycles(timeline: Timeline) -> dict[str, float]:
+    """Return how long each pipe had an instruction under way, averaged over the cores that have the pipe.
+
+    Of a kernel on cubes the cube cores alone count, as in the profiler's `aic_` columns: vector cores that
+    add parts have columns of their own.
+
+    An instruction is under way until its result is visible, which is what the profiler's counters see: an
+    isolated copy counts with its latency, copies in flight together do not count twice.
+    """
+    totals: dict[str, int] = {}
+    kinds: dict[str, set[str]] = {}
+    cores: set[Core] = set()
+    on_cubes = any(work.cores[0].kind == "cube" for phase in timeline.phases for work in phase.cores)
+    for phase in timeline.phases:
+        for work in phase.cores:
+            if on_cubes and work.cores[0].kind != "cube":
+                continue
+            cores.update(work.cores)
+            for pipe, cycles in core_active_cycles(work).items():
+                totals[pipe] = totals.get(pipe, 0) + cycles * len(work.cores)
+                kinds.setdefault(pipe, set()).add(work.cores[0].kind)
+    return {pipe: total / sum(core.kind in kinds[pipe] for core in cores) for pipe, total in totals.items()}
+
+
+def core_active_cycles(work: CoreTimeline) -> dict[str, int]:
+    """Return the same of the first core of a program: the union of the spans of each pipe, start to done."""
+    busy: dict[str, int] = {}
+    until: dict[str, int] = {}
+    # The spans of a pipe are in the order of their starts, so that one pass finds what was not covered yet.
+    for pipe, start, done in zip(work.program.pipes, work.start, work.done, strict=True):
+        if core_of(pipe):
+            continue
+        begin = max(start, until.get(pipe, start))
+        if done > begin:
+            busy[pipe] = busy.get(pipe, 0) + done - begin
+        until[pipe] = max(done, until.get(pipe, done))
+    return busy
+
 
 # Slices of one core beyond which a product on one core is run on two of its rows of tiles and the rest
 # follows from the difference: its tiles all cost the same.
@@ -220,3 +267,128 @@ def _grid_plan(row: Row, profile: Profile) -> Plan | None:
     compute_dtype = "hf32" if math_type else stored
     plan, _ = product_plan(PlanRequest(_problem(row), row.kernel, compute_dtype, profile, blocks=row.blocks))
     return plan
+
+
+CALL_NOTE = "all kernels of the call, casts of the result excepted"
+
+
+def call_us(row: Row, profile: Profile) -> Estimate:
+    """Return the microseconds of all kernels that a call runs for one gradient, launches included.
+
+    A grad_weight is of float32, whatever its operands are.
+
+    Raises   AscendSimError if the sizes do not fit each other or the product
+    """
+    weights = row.kernel == "grad_weight_call"
+    formats = (None, "float32" if weights else None, None)
+    result = gradient_call(row, profile, (not weights, weights, False), output_dtypes=formats)
+    return Estimate(result.time_us, {}, CALL_NOTE)
+
+
+def bias_us(row: Row, profile: Profile) -> Estimate:
+    """Return the microseconds of the sum of a grad_output (N, C, spatial...) over all but its channels.
+
+    Raises   AscendSimError if the shape has no channels
+    """
+    shape = row.input_shape
+    if len(shape) < 3:
+        raise DataError(f"input_shape is {'x'.join(map(str, shape))}; give that of grad_output, (N, C, ...)")
+    refuse_beyond_memory(prod(shape))
+    # Any layer with such a grad_output: one channel in, one tap.
+    problem = ConvProblem((shape[0], 1, prod(shape[2:])), (shape[1], 1, 1))
+    dtype = row.compute_dtype
+    result = estimate(
+        problem, dtype, product=profile, output_mask=(False, False, True), l2_start=row.l2_start
+    )
+    kernel = result.kernels[0]
+    return Estimate(kernel.time_us, active_us(kernel.timeline, profile))
+
+
+def transdata_us(row: Row, profile: Profile) -> Estimate:
+    """Return the microseconds of a TransData between row after row and the cube's layouts, or two of these.
+
+    Raises   AscendSimError if the shape is none of an image or a weight
+    """
+    refuse_beyond_memory(prod(row.input_shape))
+    found = estimate_transdata(
+        *(row.change, row.input_shape, row.compute_dtype, profile),
+        c0=row.c0,
+        groups=row.groups,
+        l2_start=row.l2_start,
+    )
+    return Estimate(found.time_us, active_us(found.timeline, profile), "schedule inferred")
+
+
+RULES_NOTE = "tiling inferred: as the rules cut a grad_input of the same size"
+
+
+def forward_us(row: Row, profile: Profile) -> Estimate:
+    """Return the microseconds of a convolution's own kernel, under the plan of `forward_plan`.
+
+    Raises   AscendSimError if the sizes do not fit each other, the product or the tiling
+    """
+    problem = forward_problem(row)
+    refuse_beyond_memory(max(prod(problem.input), prod(problem.grad_output)))
+    stored, math_type = stored_format(row, profile)
+    plan, note = forward_plan(row, problem, stored, profile)
+    result = estimate(
+        problem,
+        stored,
+        math_type,
+        product=profile,
+        output_mask=(True, False, False),
+        l2_start=row.l2_start,
+        rules="hardware",
+        engine="compiled",
+        tiling={"grad_input": plan} if plan else None,
+    )
+    kernel = next(kernel for kernel in result.kernels if kernel.name == "grad_input")
+    return Estimate(kernel.time_us, active_us(kernel.timeline, profile), note)
+
+
+def forward_plan(row: Row, problem: ConvProblem, stored: str, profile: Profile) -> tuple[Plan | None, str]:
+    """Return the plan that a row is run under, and what was inferred for it.
+
+    No plan leaves it to the simulator's own choice.
+
+    stored   the format of the operands in memory
+
+    Raises   DataError if a plan is given in part
+    """
+    given = given_plan(row)
+    if given:
+        return Plan("dgrad", Tiling(**given)), ""
+    # Where cube and vector unit are one core the rules deal whole images, whatever a block makes of its own.
+    if row.blocks and profile.core_structure == "unified" and row.groups == 1:
+        tiling = first_dgrad(DgradGemm.of(problem, stored), profile, row.blocks)
+        if tiling:
+            return Plan("dgrad", tiling), f"{RULES_NOTE}, {row.blocks} blocks as measured"
+    return None, CONV_NOTE
+
+
+def forward_problem(row: Row) -> ConvProblem:
+    """Return the transposed convolution whose grad_input is the convolution of a row.
+
+    Raises   DataError if no output comes of the sizes
+    """
+    batch, _, *big = row.input_shape
+    made, _, *kernel = row.weight_shape
+    axes = range(len(big))
+    stride, dilation = row.stride or (1,) * len(big), row.dilation or (1,) * len(big)
+    pads = row.padding or (0,) * len(big)
+    both = [2 * pads[at] if len(pads) == len(big) else pads[2 * at] + pads[2 * at + 1] for at in axes]
+    # Rows that the last step of the stride leaves over are what output_padding adds the other way round.
+    steps = [divmod(big[at] + both[at] - (kernel[at] - 1) * dilation[at] - 1, stride[at]) for at in axes]
+    if any(count < 0 for count, _ in steps):
+        shapes = "x".join(map(str, row.input_shape)), "x".join(map(str, row.weight_shape))
+        raise DataError(f"no output of {shapes[1]} fits in {shapes[0]}; give an input as large as the kernel")
+    return ConvProblem(
+        (batch, made, *(count + 1 for count, _ in steps)),
+        row.weight_shape,
+        stride,
+        pads,
+        dilation,
+        True,
+        tuple(rest for _, rest in steps),
+        row.groups,
+    )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ascendsim.errors import DataError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.validate.compare import rank_correlation
-from ascendsim.validate.reading import read_lines
+from ascendsim.validate.schema import read_lines
 
 # What the operators of a gradient are called, with 2-D or 3-D and a version around it.
 OPERATORS = {"grad_input": "BackpropInput", "grad_weight": "BackpropFilter"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ascendsim.validate.kinds.windows import infer_window
+from ascendsim.validate.kinds.primitives import infer_window
 
 Shape = tuple[int, ...]
 

@@ -8,21 +8,24 @@ from typing import Any, Final
 
 import numpy as np
 
-from ascendsim.numerics.compiled.block_sums import SAFE_UNIT, Block, careful_sum, is_exact, is_far_from_ties
-from ascendsim.numerics.compiled.gathered.measured import Lines, Piece
-from ascendsim.numerics.compiled.gathered.places import copy_rows
-from ascendsim.numerics.compiled.jit import called, inlined
-from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit
-from ascendsim.numerics.compiled.next_block import (
+from ascendsim.numerics.compiled.block_sums import (
+    SAFE_UNIT,
     SMALLEST,
+    Block,
     Packed,
     add_blocks,
     add_normal_blocks,
     add_steps,
+    careful_sum,
+    is_exact,
+    is_far_from_ties,
     is_normal,
 )
-from ascendsim.numerics.compiled.packing import fill_magnitudes
-from ascendsim.numerics.compiled.panel_memory import at, columns, put, rows_from, store, tile
+from ascendsim.numerics.compiled.gathered.measured import Lines, Piece
+from ascendsim.numerics.compiled.gathered.places import copy_rows
+from ascendsim.numerics.compiled.jit import called, inlined
+from ascendsim.numerics.compiled.packing import fill_magnitudes, has_minus_zero, reach_and_unit
+from ascendsim.numerics.compiled.panel_rounding import at, columns, put, rows_from, store, tile
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,

@@ -4,6 +4,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ascendsim.numerics.compiled.block_sums import SMALLEST
 from ascendsim.numerics.compiled.gathered.block_panels import add_piece
 from ascendsim.numerics.compiled.gathered.cuts import Cuts
 from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
@@ -18,11 +19,8 @@ from ascendsim.numerics.compiled.gathered.measured import (
 from ascendsim.numerics.compiled.gathered.packed import pack_rows, panel_of
 from ascendsim.numerics.compiled.gathered.places import copy_columns
 from ascendsim.numerics.compiled.jit import called, kernel
-from ascendsim.numerics.compiled.long_integer import LIMBS, clear
-from ascendsim.numerics.compiled.next_block import SMALLEST
 from ascendsim.numerics.compiled.packing import MARGIN, aligned, group_count
-from ascendsim.numerics.compiled.panel_memory import at, put
-from ascendsim.numerics.compiled.panel_rounding import RNE, Rounding
+from ascendsim.numerics.compiled.panel_rounding import LIMBS, RNE, Rounding, at, clear, put
 from ascendsim.numerics.compiled.panels import LANES, ROWS, out_of_line
 from ascendsim.numerics.compiled.workspace import PANEL, KernelModel, Workspace
 

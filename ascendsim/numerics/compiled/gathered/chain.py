@@ -4,14 +4,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from ascendsim.numerics.compiled.block_sums import Packed, left_of
 from ascendsim.numerics.compiled.gathered.cuts import Cuts
 from ascendsim.numerics.compiled.gathered.factor import Elements, Factor, Floats, Places, Span
 from ascendsim.numerics.compiled.gathered.packed import pack_rows, panel_of
 from ascendsim.numerics.compiled.gathered.places import copy_columns
 from ascendsim.numerics.compiled.jit import inlined, kernel
-from ascendsim.numerics.compiled.next_block import Packed, left_of
 from ascendsim.numerics.compiled.packing import MARGIN, aligned
-from ascendsim.numerics.compiled.panel_memory import at, columns, store, tile
+from ascendsim.numerics.compiled.panel_rounding import at, columns, store, tile
 from ascendsim.numerics.compiled.panels import LANES, ROWS, fma, spread
 
 Array = Any

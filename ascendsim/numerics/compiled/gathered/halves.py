@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.jit import kernel
-from ascendsim.numerics.compiled.panel_memory import make_array, store, tile
+from ascendsim.numerics.compiled.panel_rounding import make_array, store, tile
 from ascendsim.numerics.compiled.panels import (
     HALF_CONVERSIONS,
     LANES,

@@ -5,7 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.extents import (
+from ascendsim.numerics.compiled.gathered.factor import Factor, Places, Values
+from ascendsim.numerics.compiled.jit import called, inlined, kernel
+from ascendsim.numerics.compiled.panel_rounding import at, put
+from ascendsim.numerics.compiled.panels import LANES, ROWS, out_of_line
+from ascendsim.numerics.compiled.workspace import (
+    Workspace,
     bound,
     extent,
     measure,
@@ -13,11 +18,6 @@ from ascendsim.numerics.compiled.extents import (
     sum_up,
     sums_of_four,
 )
-from ascendsim.numerics.compiled.gathered.factor import Factor, Places, Values
-from ascendsim.numerics.compiled.jit import called, inlined, kernel
-from ascendsim.numerics.compiled.panel_memory import at, put
-from ascendsim.numerics.compiled.panels import LANES, ROWS, out_of_line
-from ascendsim.numerics.compiled.workspace import Workspace
 
 Array = Any
 

@@ -6,6 +6,7 @@ cache.
 
 from typing import Any
 
+from ascendsim.numerics.compiled.block_sums import Packed
 from ascendsim.numerics.compiled.gathered.places import (
     LONG_RUN,
     RUN,
@@ -15,8 +16,7 @@ from ascendsim.numerics.compiled.gathered.places import (
     copy_run,
 )
 from ascendsim.numerics.compiled.jit import called, inlined
-from ascendsim.numerics.compiled.next_block import Packed
-from ascendsim.numerics.compiled.panel_memory import at, put
+from ascendsim.numerics.compiled.panel_rounding import at, put
 from ascendsim.numerics.compiled.panels import ROWS, out_of_line
 
 Array = Any

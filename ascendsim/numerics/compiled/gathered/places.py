@@ -7,7 +7,7 @@ from llvmlite import ir
 
 from ascendsim.numerics.compiled.gathered.factor import Elements
 from ascendsim.numerics.compiled.jit import called, kernel
-from ascendsim.numerics.compiled.panel_memory import at, make_array, put
+from ascendsim.numerics.compiled.panel_rounding import at, make_array, put
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,

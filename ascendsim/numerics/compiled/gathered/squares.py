@@ -4,7 +4,7 @@ from typing import Final
 
 from llvmlite import ir
 
-from ascendsim.numerics.compiled.panel_memory import make_array
+from ascendsim.numerics.compiled.panel_rounding import make_array
 from ascendsim.numerics.compiled.panels import Value, cgutils, intrinsic, splat, types
 
 SIDE: Final = 16  # elements along both sides of a square whose rows, as singles, are whole cache lines

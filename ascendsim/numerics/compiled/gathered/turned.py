@@ -13,7 +13,7 @@ from ascendsim.numerics.compiled.gathered.halves import rounded_halves, widened
 from ascendsim.numerics.compiled.gathered.squares import SIDE, turn_part, turn_square
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.jit import kernel
-from ascendsim.numerics.compiled.panel_memory import at
+from ascendsim.numerics.compiled.panel_rounding import at
 from ascendsim.numerics.compiled.panels import HALF_CONVERSIONS
 
 Array = Any

@@ -7,41 +7,71 @@ import numpy as np
 from ascendsim.numerics.compiled.block_sums import (
     SAFE_UNIT,
     Block,
+    Packed,
+    add_blocks,
+    add_normal_blocks,
     block_of,
     careful_sum,
     error_bound,
     is_exact,
     is_far_from_ties,
+    is_normal,
     need_magnitudes,
     plain_sum,
     widened,
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
-from ascendsim.numerics.compiled.lanes import has_minus_zero, reach_and_unit, stripe_reach_and_unit
-from ascendsim.numerics.compiled.next_block import Packed, add_blocks, add_normal_blocks, is_normal
-from ascendsim.numerics.compiled.packing import Accumulators, give_back, read_panel, whole_panels, write_panel
-from ascendsim.numerics.compiled.panel_memory import at, store, tile
-from ascendsim.numerics.compiled.panel_rounding import is_plain, rounded, sum_for
+from ascendsim.numerics.compiled.packing import (
+    Accumulators,
+    give_back,
+    has_minus_zero,
+    pack,
+    reach_and_unit,
+    read_panel,
+    singles_for,
+    stripe_reach_and_unit,
+    whole_panels,
+    write_panel,
+)
+from ascendsim.numerics.compiled.panel_rounding import (
+    RNE,
+    RZ,
+    at,
+    columns,
+    is_plain,
+    rounded,
+    rows,
+    single_into_half,
+    sticky,
+    store,
+    sum_for,
+    tile,
+    two_sum,
+)
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
     any_lane,
     as_bits,
     differs,
+    fma,
     out_of_line,
+    round_to_nearest,
+    round_toward_zero,
     spread,
     to_single,
     widen,
 )
-from ascendsim.numerics.compiled.rounding_mode import round_to_nearest, round_toward_zero
 from ascendsim.numerics.compiled.workspace import (
     KernelModel,
     Memory,
     PlainModel,
     Workspace,
+    is_narrow,
     memory_for,
     named,
     prepare,
+    product,
 )
 
 Array = Any
@@ -231,4 +261,163 @@ def _careful_panel(work: Workspace, cells: Accumulators, i: int, j: int, model: 
         store(spread(-0.0) if model.separate else widen(acc), work.doubles, work.start, LANES)
         careful_sum(work, block, model)
         acc = _new_accumulators(work, acc, tile(work.doubles, work.result, LANES), model)
+    write_panel(acc, cells, i, j)
+
+
+def chain(a: Array, b: Array, c: Array, model: KernelModel) -> None:
+    """Add one product to c under `seq`, or with `model.separate` under `seq-muladd`.
+
+    Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
+    """
+    _chain(a, b, c, memory_for(a, b), model)
+
+
+@kernel
+def _chain(a: Array, b: Array, c: Array, memory: Memory, model: KernelModel) -> None:
+    work = prepare(a, b, memory, model)
+    cells = whole_panels(c, memory.singles, memory.spare)
+    if model.sum.cuts:
+        round_toward_zero()
+    for j in range(0, cells.columns, LANES):
+        for i in range(0, cells.rows, ROWS):
+            _chain_panel(work, cells, i, j, model)
+    round_to_nearest()
+    give_back(cells, c)
+
+
+@called
+def _chain_panel(work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel) -> None:
+    out_of_line()
+    acc = read_panel(cells, i, j)
+    for t in range(work.k):
+        term = product(work, i * work.k, j * work.k, t, model.split)
+        # Back to double, as the sum of a single and a double is what `exact_sum` takes.
+        if model.separate:
+            term = widen(rounded(term, model.sum, work.doubles, work.result))
+        acc = rounded(sum_for(model.sum, widen(acc), term), model.sum, work.doubles, work.result)
+    write_panel(acc, cells, i, j)
+
+
+def seq(a: Array, b: Array, c: Array, fused: bool, cuts: bool) -> None:
+    """Add one product to c, fused (`seq`) or with rounded products (`seq-muladd`).
+
+    Modes    RNE, with `cuts` RZ
+    Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
+    """
+    _seq(a, b, c, singles_for(a, b), fused, cuts)
+
+
+@kernel
+def _seq(a: Array, b: Array, c: Array, singles: Array, fused: bool, cuts: bool) -> None:
+    first, second, spare = pack(a, b, singles, 0)
+    cells = whole_panels(c, singles, spare)
+    if cuts:
+        round_toward_zero()
+    _run_fused(singles, first, second, cells, a.shape[1], fused)
+    round_to_nearest()
+    give_back(cells, c)
+
+
+@called
+def _run_fused(singles: Array, a: int, b: int, cells: Accumulators, k: int, fused: bool) -> None:
+    out_of_line()
+    for j in range(0, cells.columns, LANES):
+        for i in range(0, cells.rows, ROWS):
+            # Two loops, not one with a branch in it: `fused` is settled before the products begin.
+            if fused:
+                _fused_panel(singles, a + i * k, b + j * k, cells, i, j, k)
+            else:
+                _muladd_panel(singles, a + i * k, b + j * k, cells, i, j, k)
+
+
+@inlined
+def _fused_panel(singles: Array, a: int, b: int, cells: Accumulators, i: int, j: int, k: int) -> None:
+    acc = read_panel(cells, i, j)
+    for t in range(k):
+        acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)
+    write_panel(acc, cells, i, j)
+
+
+@inlined
+def _muladd_panel(singles: Array, a: int, b: int, cells: Accumulators, i: int, j: int, k: int) -> None:
+    acc = read_panel(cells, i, j)
+    for t in range(k):
+        # The compiler may not contract these two into one fused step: nothing here allows it to.
+        acc = acc + rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)
+    write_panel(acc, cells, i, j)
+
+
+# Products are then whole numbers of 2^-100 and at most 2^100, so that singles hold them: neither gradual
+# underflow nor overflow rounds them. Anything below 2^60 would do.
+_LIMIT: Final = 2.0**50
+
+
+def half_chain(a: Array, b: Array, c: Array, fused: bool) -> bool:
+    """Add one product to c, or return False without having changed it: the operands do not fit this kernel.
+
+    Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
+    """
+    return bool(_half_chain(a, b, c, singles_for(a, b), fused))
+
+
+@kernel
+def _half_chain(a: Array, b: Array, c: Array, singles: Array, fused: bool) -> bool:
+    if not (is_narrow(a, _LIMIT) and is_narrow(b, _LIMIT)):
+        return False
+    first, second, spare = pack(a, b, singles, 0)
+    cells, k = whole_panels(c, singles, spare), a.shape[1]
+    for j in range(0, cells.columns, LANES):
+        for i in range(0, cells.rows, ROWS):
+            _half_panel(singles, first + i * k, second + j * k, cells, i, j, k, fused)
+    give_back(cells, c)
+    return True
+
+
+@called
+def _half_panel(
+    singles: Array, a: int, b: int, cells: Accumulators, i: int, j: int, k: int, fused: bool
+) -> None:
+    out_of_line()
+    acc = read_panel(cells, i, j)
+    for t in range(k):
+        term = rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)
+        # The product is exact in a single, so this is its one rounding.
+        if not fused:
+            term = single_into_half(term, RNE)
+        # The error of a sum of two singles is a single, whatever their order: no proof is needed for c.
+        total, error = two_sum(acc, term)
+        acc = single_into_half(sticky(total, error), RNE)
+    write_panel(acc, cells, i, j)
+
+
+def cut_half_chain(a: Array, b: Array, c: Array, fused: bool) -> None:
+    """Add one product to c in RZ, whatever the operands are.
+
+    Shapes   a (m, k), b (k, n), c (m, n), C-contiguous float32; m, k, n positive
+    """
+    _cut_half_chain(a, b, c, singles_for(a, b), fused)
+
+
+@kernel
+def _cut_half_chain(a: Array, b: Array, c: Array, singles: Array, fused: bool) -> None:
+    first, second, spare = pack(a, b, singles, 0)
+    cells, k = whole_panels(c, singles, spare), a.shape[1]
+    round_toward_zero()
+    for j in range(0, cells.columns, LANES):
+        for i in range(0, cells.rows, ROWS):
+            _cut_half_panel(singles, first + i * k, second + j * k, cells, i, j, k, fused)
+    round_to_nearest()
+    give_back(cells, c)
+
+
+@called
+def _cut_half_panel(
+    singles: Array, a: int, b: int, cells: Accumulators, i: int, j: int, k: int, fused: bool
+) -> None:
+    out_of_line()
+    acc = read_panel(cells, i, j)
+    for t in range(k):
+        x, y = rows(singles, a + t * ROWS), columns(singles, b + t * LANES)
+        total = fma(x, y, acc) if fused else acc + single_into_half(x * y, RZ)
+        acc = single_into_half(total, RZ)
     write_panel(acc, cells, i, j)

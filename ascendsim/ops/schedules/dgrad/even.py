@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ascendsim.cube.load3d import FRACTAL_ROWS
+from ascendsim.cube.loads import FRACTAL_ROWS
 from ascendsim.errors import ConfigError
 from ascendsim.ops.plan import Tiling, shares
-from ascendsim.ops.problems.dgrad import DgradGemm
+from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.schedules.ranges import Cells, TaskRange
 
 # A depth, its first fractal of pixels, and the one after its last.

@@ -9,11 +9,19 @@ from typing import Any, ClassVar
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
+from ascendsim.ops.schedules.blocks import Sizes
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
-from ascendsim.ops.schedules.numbering import Ranges, cut, cut_within, deal, numbered, rotated
-from ascendsim.ops.schedules.ranges import Rotation, moved_on
-from ascendsim.ops.schedules.tiles import Sizes
+from ascendsim.ops.schedules.ranges import (
+    Ranges,
+    Rotation,
+    cut,
+    cut_within,
+    deal,
+    moved_on,
+    numbered,
+    rotated,
+)
 
 
 @dataclass(frozen=True)

@@ -16,22 +16,18 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.load3d import row_spans
-from ascendsim.cube.tile_reads import round_up
+from ascendsim.cube.loads import round_up, row_spans
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.plan import Tiling, chunks, shares
-from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.problems.sliding import ImageTile
-from ascendsim.ops.problems.taps import Segment, Taps, cut_taps, even_slices, segments_of
+from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
+from ascendsim.ops.problems.products import DgradGemm
+from ascendsim.ops.problems.sliding import ImageTile, Segment, Taps, cut_taps, even_slices, segments_of
+from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES, Sizes
 from ascendsim.ops.schedules.dgrad.even import EvenCut, require_even
-from ascendsim.ops.schedules.numbering import cut, enumerated, numbers_within
-from ascendsim.ops.schedules.ranges import Cells, Rotation, TaskRange
-from ascendsim.ops.schedules.tiles import ACCUMULATOR_BYTES, Sizes
+from ascendsim.ops.schedules.ranges import Cells, Rotation, TaskRange, cut, enumerated, numbers_within
 from ascendsim.ops.schedules.zero_insertion import LEAST_BYTES
 from ascendsim.profile import Profile
-from ascendsim.program.indices import alike
+from ascendsim.program.walk import alike
 
 if TYPE_CHECKING:
     from ascendsim.ops.schedules.ranges import Rows

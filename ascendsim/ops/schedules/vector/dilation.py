@@ -14,23 +14,32 @@ Pieces alternate between two slots each way, so that the next pixels arrive whil
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
-from math import prod
+from math import ceil, prod
 from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.ops.problems.packed import C0_BYTES
-from ascendsim.ops.schedules.vector.elementwise import PIECE_BYTES, runs, shared, vector_cores
+from ascendsim.ops.problems.convolution import C0_BYTES
+from ascendsim.ops.problems.strips import View
+from ascendsim.ops.schedules.vector.elementwise import (
+    PIECE_BYTES,
+    flat_phase,
+    pieces,
+    runs,
+    shared,
+    vector_cores,
+)
 from ascendsim.ops.schedules.zero_insertion import lines_in
 from ascendsim.profile import Profile
-from ascendsim.program.indices import Axis, alike
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.program.program import NestProgram
+from ascendsim.program.program import NestProgram, Program, ProgramBuilder
+from ascendsim.program.walk import Axis, alike
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.vector.zero_insertion import SpreadPixels
+from ascendsim.vector.relayout import Rearrange, SpreadPixels
 
 
 class Piece(NamedTuple):
@@ -183,3 +192,62 @@ class DilationNest(Nest):
 
 def _slices(plane: int, planes: int, rows: range, cols: range) -> tuple[slice, ...]:
     return slice(plane, plane + planes), slice(rows.start, rows.stop), slice(cols.start, cols.stop)
+
+
+def gather(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> Phase:
+    """Return the phase that writes the elements of a view, in their order, to a flat tensor.
+
+    Tensors  `source` and `target` (elements,): the carrier of a view holds its elements in their order, and
+             where they lie counts only for the bytes that are read
+    """
+    # Bytes an element, gaps included; a broadcast view reads less than one element for each that it has.
+    each, size = Fraction(view.bytes_read(source.itemsize), view.size), Fraction(source.itemsize)
+    return _moved("gather", profile, source, view, target, each, size)
+
+
+def scatter(profile: Profile, source: GmTensor, view: View, target: GmTensor) -> Phase:
+    """Return the phase that puts the elements of a flat tensor in the places of a view.
+
+    Tensors  `source` and `target` (elements,), as of `gather`: where they lie counts only for the bytes that
+             are written
+    """
+    each, size = Fraction(view.bytes_written(source.itemsize), view.size), Fraction(source.itemsize)
+    return _moved("scatter", profile, source, view, target, size, each)
+
+
+def _moved(
+    name: str, profile: Profile, source: GmTensor, view: View, target: GmTensor, *each: Fraction
+) -> Phase:
+    """Return the phase that brings the elements of a view over; `each` are the bytes it reads and writes."""
+    build = partial(_strided_program, source, target, each, view.in_place(source.itemsize))
+    return flat_phase(name, profile, view.size, source.itemsize, build)
+
+
+def _strided_program(
+    source: GmTensor,
+    target: GmTensor,
+    each: tuple[Fraction, ...],
+    in_place: bool,
+    profile: Profile,
+    first: int,
+    count: int,
+) -> Program:
+    """Bring `count` elements over, each of which reads and writes so many bytes."""
+    limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
+    reads, writes = each
+    # One of them is the size of an element; by the other it lies scattered in UB.
+    scattered = writes if reads == source.itemsize else reads
+    widest = max(scattered, Fraction(source.itemsize))
+    b = ProgramBuilder(profile)
+    piece = min(count, max(1, int(limit // widest)))
+    loads = b.ring("UB", ceil(piece * max(reads, Fraction(source.itemsize))), "read", 2)
+    results = loads if in_place else b.ring("UB", ceil(piece * writes), "written", 2)
+    for start, size in pieces(first, first + count, piece):
+        place = (slice(start, start + size),)
+        result = load = loads.next()
+        b.add(CopyGmToUb(load, Gm(source, place), ceil(size * reads), (size,)))
+        if not in_place:
+            result = results.next()
+            b.add(Rearrange(result, load, ceil(size * scattered)))
+        b.add(CopyUbToGm(Gm(target, place), result, ceil(size * writes)))
+    return b.build()

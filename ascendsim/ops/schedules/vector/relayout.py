@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from ascendsim.frozen import cached_property
-from ascendsim.ops.problems.packed import C0_BYTES, groups_of
+from ascendsim.ops.problems.convolution import C0_BYTES, groups_of
 from ascendsim.program.places import GmTensor
 from ascendsim.vector.relayout import AnyTurn, Turn
 

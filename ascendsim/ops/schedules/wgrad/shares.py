@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ascendsim.frozen import cached_property
-from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.numbering import cut, cut_within, deal, numbered, numbers_within
-from ascendsim.ops.schedules.order import WgradOrder
-from ascendsim.ops.schedules.ranges import TaskRange
-from ascendsim.ops.schedules.wgrad.columns import Columns
-from ascendsim.ops.schedules.wgrad.cut import Task, segment_of
-from ascendsim.ops.schedules.wgrad.pixel_shares import PixelShares
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.schedules.base import Schedule, WgradOrder
+from ascendsim.ops.schedules.ranges import TaskRange, cut, cut_within, deal, numbered, numbers_within
+from ascendsim.ops.schedules.wgrad.cut import Columns, Task, segment_of
+from ascendsim.ops.schedules.wgrad.fractals import PixelShares
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.strips import Numbers

@@ -2,21 +2,276 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.schedules.numbering import cut_within, deal
-from ascendsim.ops.schedules.order import StreamOrder, WgradOrder
-from ascendsim.ops.schedules.tiles import Sizes
-from ascendsim.ops.schedules.vector.blocks import Piece, block_sums
-from ascendsim.ops.schedules.vector.elementwise import flat, zero_fill
-from ascendsim.ops.schedules.wgrad.cut import Task
-from ascendsim.ops.schedules.wgrad.nest import StreamNest
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
-from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
+from ascendsim.ops.problems.products import WgradGemm
+from ascendsim.ops.problems.sliding import Pair
+from ascendsim.ops.problems.strips import Strips
+from ascendsim.ops.schedules.base import StreamOrder, WgradOrder
+from ascendsim.ops.schedules.blocks import Sizes
+from ascendsim.ops.schedules.ranges import TaskRange, cut, cut_within, deal, numbered
+from ascendsim.ops.schedules.vector.elementwise import Piece, block_sums, flat, zero_fill
+from ascendsim.ops.schedules.wgrad.cut import Columns, Task, column_blocks, range_in_row, segment_of
+from ascendsim.ops.schedules.wgrad.nest import StreamNest, Wgrad
+from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import GmTensor
+
+if TYPE_CHECKING:
+    from ascendsim.ops.problems.strips import Numbers
+
+
+@dataclass(frozen=True)
+class StreamTasks(WgradTasks):
+    """The cut of a wgrad by stream-K: parts 0 to k_split - 1 of a reduction, and part k_split: all of it."""
+
+    operator: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that no program can follow."""
+        super().__post_init__()
+        if (self.tiling.k_split > 1) != bool(self.tiling.stream_axis):
+            raise ConfigError(
+                f"tiling of grad_weight: k_split is {self.tiling.k_split} and stream_axis is "
+                f"{self.tiling.stream_axis!r}; parts need an axis, and an axis needs parts"
+            )
+        cores = self.profile.cores.cube
+        if self.tail * self.whole > cores:
+            raise ConfigError(
+                f"tiling of grad_weight: the last round has {self.tail} tasks in {self.whole} parts each, "
+                f"but {self.profile.variant} has {cores} cores; take fewer parts (k_split)"
+            )
+        self.require_rows()
+
+    def require_rows(self) -> None:
+        """Refuse rows that L1 does not hold as a whole.
+
+        Raises   ConfigError
+        """
+        if any(range_in_row(gemm, self.tiling, self.l1_budget) for gemm in self._of_strips):
+            raise ConfigError(
+                "tiling of grad_weight: whole rows of the image, or of its strips, do not fit in L1, so that "
+                "stream-K cannot cut its rows; make base_n, step_kb or strip_w smaller"
+            )
+
+    @property
+    def whole(self) -> int:
+        """The number that stands for the whole reduction."""
+        return self.tiling.k_split
+
+    @property
+    def splits(self) -> int:
+        """Numbers of parts, with that of the whole."""
+        return self.whole + 1
+
+    @property
+    def length(self) -> int:
+        """Length of a part along its axis."""
+        height = self.gemm.sliding.out_size[0]
+        images = self.gemm.batch * self.gemm.small.shape[2]
+        return -(-(height if self.tiling.stream_axis == "height" else images) // self.tiling.k_split)
+
+    @cached_property
+    def strips(self) -> Strips:
+        """The strips of columns of an image; without any all columns are one."""
+        return Strips.of(self.gemm.sliding, self.tiling.strip_w)
+
+    @property
+    def _of_strips(self) -> list[WgradGemm]:
+        """The product as strips of each width see it."""
+        if not self.tiling.strip_w:
+            return [self.gemm]
+        kinds = {strip.width: strip for strip in self.strips.all}
+        return [replace(self.gemm, sliding=self.strips.sliding_of(strip)) for strip in kinds.values()]
+
+    @property
+    def _most(self) -> int:
+        """The most pixels of a range."""
+        return self.tiling.step_kb * self.tiling.base_k
+
+    @cached_property
+    def ranges_of_image(self) -> list[tuple[int, int]]:
+        """The pixels of each range in one image; they end where strips of columns end."""
+        return self.strips.runs(self._most)
+
+    @cached_property
+    def part_ranges(self) -> list[tuple[int, int]]:
+        """The pixels of each range in one image, for parts: they end where parts of rows end."""
+        if self.tiling.stream_axis != "height":
+            return self.ranges_of_image
+        return self.strips.runs(self._most, self.length)
+
+    @property
+    def runs(self) -> list[Pair]:
+        """The ranges of pixels of the whole, and those of parts of rows, part after part."""
+        if self.tiling.stream_axis != "height":
+            return self.ranges_of_image
+        return [*self.ranges_of_image, *chain.from_iterable(self._ranges_by_part.values())]
+
+    def first_run(self, part: int) -> int:
+        """Return the number among them of the first range of a part's images."""
+        if part == self.whole or self.tiling.stream_axis != "height":
+            return 0
+        before = [len(self._ranges_by_part[each]) for each in range(part)]
+        return len(self.ranges_of_image) + sum(before)
+
+    def runs_of(self, part: int) -> slice:
+        """Return the numbers of the ranges of one image that a part reduces."""
+        first = self.first_run(part)
+        return slice(first, first + len(self._ranges_of(part)))
+
+    @property
+    def begins(self) -> Numbers:
+        """Whether an image, or a strip of it, begins with a range, or what a part of rows has of one."""
+        parts = [self.ranges_of_image]
+        if self.tiling.stream_axis == "height":
+            parts += self._ranges_by_part.values()
+        strips = [(part, self.strips.strip(first)) for part, own in enumerate(parts) for first, _ in own]
+        return np.array([at == 0 or strips[at - 1] != strip for at, strip in enumerate(strips)])
+
+    def _ranges_of(self, part: int) -> list[tuple[int, int]]:
+        """Return the pixels of each range in one image that a part reduces."""
+        if part == self.whole or self.tiling.stream_axis != "height":
+            return self.ranges_of_image
+        return self._ranges_by_part[part]
+
+    @cached_property
+    def _ranges_by_part(self) -> dict[int, list[tuple[int, int]]]:
+        """The pixels of each range in one image, by the part of its rows."""
+        found: dict[int, list[tuple[int, int]]] = {part: [] for part in range(self.whole)}
+        length, row = self.length, self.strips.row
+        for run in self.part_ranges:
+            found[row(run[0]) // length].append(run)
+        return found
+
+    def left_tiles(self, runs: Numbers) -> Numbers:
+        """Return the pixels of the left tiles: of a strip whole rows, where a run is longer than one."""
+        return self.strips.rectangles(runs) if self.tiling.strip_w else runs
+
+    def left_place(self, run: Pair) -> tuple[slice, ...]:
+        """Return where the pixels of a left tile lie in an image of the small side."""
+        return self.strips.place(*run) if self.tiling.strip_w else super().left_place(run)
+
+    @cached_property
+    def l1_budget(self) -> int:
+        """Bytes of L1 for one tile of the right operand."""
+        if not self.tiling.strip_w:
+            return super().l1_budget
+        return self.beside(int(self.pixels.left[:, 1].max()))
+
+    @cached_property
+    def column_blocks(self) -> list[Columns]:
+        """Column blocks at one kernel depth: the widest of which L1 holds the tiles of every strip."""
+        found = [column_blocks(gemm, self.tiling, self.l1_budget) for gemm in self._of_strips]
+        if len(found) == 1:
+            return found[0]
+        room = [self._most_bytes(blocks) for blocks in found]
+        fitting = (own for own, size in zip(found, room, strict=True) if size <= self.l1_budget)
+        return next(fitting, found[room.index(min(room))])
+
+    def _most_bytes(self, blocks: list[Columns]) -> int:
+        """Return the bytes of the largest right tile of some column blocks."""
+        boxes = {block.box[1:]: block.box._replace(channel=0) for block in blocks}.values()
+        return max(int(self.right_bytes(box).max()) for box in boxes)
+
+    def part(self, depth: int, part: int) -> TaskRange:
+        """Return the segments of one part of the reduction at a kernel depth, or of all of it."""
+        pairs, batch = self.gemm.depths[depth], self.gemm.batch
+        if part == self.whole or self.tiling.stream_axis == "height":
+            return TaskRange(pairs, batch, self._ranges_of(part), segment_of)
+        # Images of all small depths one after the other; of them those count that this kernel depth meets.
+        met = [
+            sum(min(max(at * self.length - small * batch, 0), batch) for small, _ in pairs)
+            for at in (part, part + 1)
+        ]
+        each = len(self.ranges_of_image)
+        whole = TaskRange(pairs, batch, self.ranges_of_image, segment_of)
+        made: TaskRange = whole[met[0] * each : met[1] * each]
+        return made
+
+    @cached_property
+    def _part_shapes(self) -> Numbers:
+        """Numbers of the parts by the pixel ranges of their segments, from which the tiles follow."""
+        of = [self.pixels.right_of[self.runs_of(part)].tolist() for part in range(self.splits)]
+        return self._numbered([self.part(*key).spelled(of[key[1]]) for key in self._parts])
+
+    @cached_property
+    def units(self) -> list[dict[str, Any]]:
+        """The tasks in order: tiles of single_core_m x single_core_n of the result at each kernel depth.
+
+        Those that meet padding alone are counted as any, and skipped by the core that gets them.
+        """
+        gemm, t = self.gemm, self.tiling
+        width = gemm.output.shape[3]
+        axes: dict[str, Sequence[Any]] = {
+            "group": range(gemm.groups),
+            "d": range(len(gemm.depths)),
+            "m": cut(gemm.rows, t.block_m),
+            "n": cut(width, t.block_n),
+        }
+        return numbered("grad_weight", t.task_order, axes)
+
+    def signature(self, tasks: Sequence[Task]) -> Hashable:
+        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
+
+        A tile lies in the strip of a task's rows, or of its columns. If a core reduces a strip in one way
+        alone, it meets the same tiles with each of its tasks, whatever pixels these are. Else the whole
+        shares some with a part, and a kernel depth with another one: those of like depths, seen from the
+        depth where the strip was met first.
+        """
+        strips: list[tuple[Hashable, ...]]
+        strips = [(("left", t.group, t.first_row), ("right", t.group, t.columns.box)) for t in tasks]
+        ways: dict[Hashable, set[tuple[int, int]]] = defaultdict(set)
+        for task, both in zip(tasks, strips, strict=True):
+            for strip in both:
+                ways[strip].add((task.depth, task.part))
+        numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        firsts: dict[Hashable, int] = {}
+        shapes, (rows, columns) = self._told_columns[1].tolist(), self._numbers
+        met: list[Hashable] = []
+        for task, both in zip(tasks, strips, strict=True):
+            tiles = []
+            for side, strip in enumerate(both):
+                depths = [pair[side] for pair in self.gemm.depths[task.depth]]
+                first = firsts.setdefault(strip, depths[0])
+                way = (task.part, *(depth - first for depth in depths)) if len(ways[strip]) > 1 else ()
+                tiles.append((numbers[strip], way))
+            column = columns[task.columns.first_column]
+            places = self.places_of(rows[task.first_row], task.depth, column)
+            shape = task.rows, shapes[column], *map(int, places)
+            met.append((shape, int(self._part_shapes[task.depth, task.part]), *tiles))
+        return tuple(met)
+
+    @property
+    def tail(self) -> int:
+        """Tasks of the last round, which are cut."""
+        return len(self.units) % self.profile.cores.cube if self.whole > 1 else 0
+
+    def blocks(self, unit: dict[str, Any], part: int) -> Iterator[Task]:
+        """Yield the base blocks of a task, or of a part of it."""
+        (column, wide), depth = unit["n"], unit["d"]
+        if not len(self.part(depth, part)):
+            return
+        for row in cut_within([unit["m"]], self.tiling.base_m):
+            for columns in self.column_blocks:
+                if column <= columns.first_column < column + wide:
+                    yield Task(unit["group"], depth, part, *row, columns)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """All base blocks: those of whole reductions, then those of parts."""
+        first = len(self.units) - self.tail
+        found = [task for unit in self.units[:first] for task in self.blocks(unit, self.whole)]
+        parts = range(self.whole)
+        return found + [task for u in self.units[first:] for part in parts for task in self.blocks(u, part)]
 
 
 @dataclass(frozen=True)

@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ascendsim.cube.im2col import Im2col, Window
+from ascendsim.cube.loads import Im2col, Window, round_up
 from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import FillL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import round_up
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.problems.single_taps import Lines, lines_read, tap_tile
-from ascendsim.ops.problems.taps import Taps
-from ascendsim.ops.schedules.numbering import cut, cut_within
-from ascendsim.ops.schedules.tiles import Index, Sizes
-from ascendsim.ops.schedules.wgrad.columns import Columns
-from ascendsim.ops.schedules.wgrad.cut import KEPT, Task
+from ascendsim.ops.problems.sliding import Taps
+from ascendsim.ops.problems.strips import Lines, lines_read, tap_tile
+from ascendsim.ops.schedules.blocks import Index, Sizes
+from ascendsim.ops.schedules.ranges import cut, cut_within
+from ascendsim.ops.schedules.wgrad.cut import KEPT, Columns, Task
 from ascendsim.ops.schedules.wgrad.nest import StreamNest
-from ascendsim.ops.schedules.wgrad.stream import WgradStream
-from ascendsim.ops.schedules.wgrad.stream_tasks import StreamTasks
-from ascendsim.ops.schedules.wgrad.tiles import WgradTiles, distinct
-from ascendsim.program.indices import Number
+from ascendsim.ops.schedules.wgrad.stream import StreamTasks, WgradStream
+from ascendsim.ops.schedules.wgrad.tasks import WgradTiles, distinct
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import GmTensor, Slot
+from ascendsim.program.walk import Number
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.strips import Numbers

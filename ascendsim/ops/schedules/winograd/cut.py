@@ -11,16 +11,13 @@ import numpy as np
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.winograd import PIXELS, POINTS, TAPS
-from ascendsim.ops.plan import Tiling
-from ascendsim.ops.plan_checks import require_whole_units
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.problems.winograd import CLUSTER, Clusters
-from ascendsim.ops.schedules.numbering import cut
-from ascendsim.ops.schedules.order import WinogradBlock
-from ascendsim.ops.schedules.ranges import TaskRange
+from ascendsim.ops.plan import Tiling, require_whole_units
+from ascendsim.ops.problems.products import CLUSTER, Clusters, WgradGemm
+from ascendsim.ops.schedules.base import WinogradBlock
+from ascendsim.ops.schedules.ranges import TaskRange, cut
 from ascendsim.profile import Profile
-from ascendsim.program.indices import alike
 from ascendsim.program.places import GmTensor
+from ascendsim.program.walk import alike
 
 FLOAT32_BYTES: Final = 4
 PLANE: Final = POINTS * POINTS

@@ -2,26 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple
 
-from ascendsim.cube.fixpipe import CopyL0cToUb
-from ascendsim.cube.im2col import Im2col, Window
+import numpy as np
+
+from ascendsim.cube.loads import Im2col, Transposed, Window
 from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.cube.tile_reads import Transposed
+from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, LoadL0A, LoadL0B
+from ascendsim.frozen import cached_property
 from ascendsim.numerics.winograd import TAPS
-from ascendsim.ops.problems.winograd import CLUSTER
-from ascendsim.ops.schedules.winograd.cut import FLOAT32_BYTES, PLANE, WHOLE, WinogradCut
-from ascendsim.ops.schedules.winograd.points import COPIES, PointsOf
-from ascendsim.program.indices import Axis, Number, Span
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.products import CLUSTER, WgradGemm
+from ascendsim.ops.schedules.base import TILES, Schedule, WinogradOrder
+from ascendsim.ops.schedules.vector.elementwise import Piece, block_sums, shared
+from ascendsim.ops.schedules.winograd.cut import FIXED, FLOAT32_BYTES, PLANE, WHOLE, Side, Task, WinogradCut
+from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.program.posts import VECTOR_CORES
-from ascendsim.program.reserved import Ring
-from ascendsim.vector.instructions import CopyUbToGm
-from ascendsim.vector.winograd import ToTaps
-from ascendsim.vector.zero_insertion import CopyUbToL1
+from ascendsim.program.places import VECTOR_CORES, Gm, GmTensor, Ring, Slot
+from ascendsim.program.program import NestProgram
+from ascendsim.program.walk import Axis, Number, Span, TileNumber
+from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.vector.relayout import CopyUbToL1
+from ascendsim.vector.winograd import ToPoints, ToTaps
+
+# Two copies of pixels and of points: one piece arrives, or leaves, while another is transformed.
+COPIES = 2
+
+
+class ChannelPiece(NamedTuple):
+    """Some groups of channels of one side, and where in its block of so many groups they begin."""
+
+    first: int
+    groups: int
+    begin: int
+    block_groups: int
+
+
+class PointsOf:
+    """Writes the transform of one side, piece by piece: as many groups of channels as a part of UB holds.
+
+    blocks  into which groups of channels are cut: (first, count) of each
+    on      the core of the program whose UB and pipes it takes
+    share   the part of UB: 1 of so many
+    """
+
+    def __init__(
+        self,
+        nest: Nest,
+        cut: WinogradCut,
+        side: Side,
+        blocks: Sequence[tuple[int, int]],
+        on: int = 0,
+        share: int = 1,
+    ) -> None:
+        self._nest, self._cut, self._side, self._on = nest, cut, side, on
+        rows, columns = cut.clusters.small_pixels if side.small else cut.clusters.big_pixels
+        pixels, points = (count * side.c0 * FLOAT32_BYTES for count in (rows * columns, PLANE * CLUSTER))
+        most = min(max(1, nest.capacity("UB") // share // (COPIES * (pixels + points))), side.groups)
+        self._pixels = nest.ring("UB", most * pixels, f"pixels {on}", COPIES, on)
+        self._points = nest.ring("UB", most * points, f"points {on}", COPIES, on)
+        self.pieces = [
+            ChannelPiece(first + begin, min(most, groups - begin), begin, groups)
+            for first, groups in blocks
+            for begin in range(0, groups, most)
+        ]
+        self.axis = Axis(len(self.pieces), [piece.groups for piece in self.pieces])
+        self.of_block = nest.spans([-(-groups // most) for _, groups in blocks], self.axis, "pieces")
+        self.places = Axis(cut.clusters.of_image, cut.shapes(side))
+        # Where an image is narrower than its padding, several clusters read the same pixels.
+        self._read = nest.table(cut.slices(side), name="pixels")
+        seen = [cut.window(place, side).pixels > 0 for place in range(self.places.extent)]
+        self._seen = nest.table(seen, name="seen")
+
+    def write(self, piece: Number, image: Number, cluster: Number) -> TileNumber:
+        """Write the transform of a piece of a cluster; return its points."""
+        nest = self._nest
+        points = nest.next(self._points, "points")
+        with nest.when(self._seen[cluster]):
+            pixels = nest.next(self._pixels, "pixels")
+            read = [piece, image, self._read[cluster]]
+            nest.emit(self.copy, [pixels], [piece, image, cluster], slice_at=read, on=self._on)
+            nest.emit(self.transform, [points, pixels], [piece, cluster], on=self._on)
+        nest.emit(self.clear, [points], [piece, cluster], on=self._on)
+        return points
+
+    def copy(self, slot: Slot, piece: int, image: int, cluster: int) -> CopyGmToUb | None:
+        """Bring the pixels that a cluster reads into UB; None where all of them are padding."""
+        side, (first, groups, *_) = self._side, self.pieces[piece]
+        window = self._cut.window(cluster, side)
+        if not window.pixels:
+            return None
+        channels = slice(first, first + groups)
+        place = Gm(side.tensor, (0, image, 0, channels, window.rows, window.columns, slice(None)))
+        size = groups * window.pixels * side.c0 * FLOAT32_BYTES
+        return CopyGmToUb(slot, place, size, (groups, *window.size, side.c0))
+
+    def transform(self, points: Slot, pixels: Slot, piece: int, cluster: int) -> ToPoints | None:
+        """Bring them to points."""
+        cut, side, window = self._cut, self._side, self._cut.window(cluster, self._side)
+        if not window.pixels:
+            return None
+        shape = self.pieces[piece].groups, *window.size, side.c0
+        tiles = cut.clusters.rows, cut.clusters.columns
+        return ToPoints(points, pixels, side.small, shape, tiles, window.begin)
+
+    def clear(self, points: Slot, piece: int, cluster: int) -> Fill | None:
+        """Set points to zero where there is nothing but padding."""
+        if self._cut.window(cluster, self._side).pixels:
+            return None
+        shape = self.pieces[piece].groups, PLANE, CLUSTER, self._side.c0
+        return Fill(points, shape, self.size_of(piece))
+
+    def size_of(self, piece: int) -> int:
+        """Return the bytes of the points of a piece."""
+        return self.pieces[piece].groups * PLANE * CLUSTER * self._side.c0 * FLOAT32_BYTES
+
+
+class LeftNest(Nest):
+    """For each piece of a cluster of the left side: GM -> UB, transform, UB -> GM."""
+
+    def __init__(self, cut: WinogradCut, target: GmTensor) -> None:
+        super().__init__(cut.profile, "points")
+        self._target, side = target, cut.sides[0]
+        self.maker = maker = PointsOf(self, cut, side, [(0, side.groups)])
+        task = self.task(image=cut.clusters.batch, cluster=maker.places, piece=maker.axis)
+        image, cluster, piece = task
+        self.emit(self.leave, [maker.write(piece, image, cluster)], task)
+
+    def leave(self, points: Slot, image: int, cluster: int, piece: int) -> CopyUbToGm:
+        """Write the points of a piece."""
+        first, groups, *_ = self.maker.pieces[piece]
+        place = Gm(self._target, (image, cluster, slice(first, first + groups)))
+        return CopyUbToGm(place, points, self.maker.size_of(piece))
+
+
+def left_points(cut: WinogradCut, target: GmTensor) -> Phase:
+    """Return the phase in which all vector cores bring the left side to points, in global memory."""
+    return Phase("points", Deferred(partial(_work, cut, target)))
+
+
+def _work(cut: WinogradCut, target: GmTensor) -> Sequence[CoreWork]:
+    """Deal the pieces of the left side: clusters in order, groups of channels the fastest."""
+    nest = LeftNest(cut, target)
+    pieces = nest.maker.pieces
+    costs = np.add.outer(np.array(cut.shapes(cut.sides[0])) << 16, [piece.groups for piece in pieces])
+    work = []
+    for core, share in shared(cut.profile, len(cut.clusters) * len(pieces)):
+        signature = costs.reshape(-1)[np.arange(share.start, share.stop) % costs.size].tobytes()
+        work.append(CoreWork(core, signature, partial(_program, nest, cut.clusters.of_image, share)))
+    return tuple(work)
+
+
+def _program(nest: LeftNest, places: int, share: range) -> NestProgram:
+    """Return the program of a core with pieces of these numbers."""
+    cluster, piece = np.divmod(np.arange(share.start, share.stop), len(nest.maker.pieces))
+    image, place = np.divmod(cluster, places)
+    return NestProgram(nest, np.column_stack([image, place, piece]))
+
 
 # Of UB, one half is for pixels and points of the right side, the other for sums and taps.
 UB_SHARE = 2
@@ -168,3 +309,105 @@ class WinogradNest(Nest):
         place = slice(rows[0] * c0, sum(rows) * c0), slice(columns[0] * each, sum(columns) * each)
         index = (part - 1, 0, 0, *place) if part else (0, 0, *place)
         return CopyUbToGm(Gm(self.targets[part > 0], index), taps, groups * c0 * each * FLOAT32_BYTES)
+
+
+@dataclass(frozen=True)
+class WgradWinograd(Schedule):
+    """For each block of channels: for each cluster of 32 tiles, at each of 16 points: multiply; then taps.
+
+    base_m, base_n   channels of the small and of the big side in a block, whose sums fill L0C at all points
+    k_split          parts of the tasks of the last round, added one after the other by vector cores
+
+    Its vector cores read activations row after row and bring them into groups of channels, in phases of their
+    own before (`relaid`).
+    """
+
+    gemm: WgradGemm
+
+    name: ClassVar[str] = "wgrad_winograd"
+    makes: ClassVar[str] = "grad_weight"
+    reads: ClassVar[frozenset[str]] = TILES | {"k_split"}
+    fixed: ClassVar[Mapping[str, int]] = FIXED
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that would be obeyed in part, or that no program can follow."""
+        super().__post_init__()
+        _ = self.cut
+
+    @cached_property
+    def cut(self) -> WinogradCut:
+        """The blocks, the clusters, and who makes what."""
+        return WinogradCut(self.gemm, self.tiling, self.profile)
+
+    @property
+    def tensors(self) -> tuple[GmTensor, ...]:
+        """Both sides, grad_weight, the points of the left side, and the parts, if there are any."""
+        sides = (side.tensor for side in self.cut.sides)
+        return *sides, self.gemm.output, self.points, self.target
+
+    @property
+    def relaid(self) -> Mapping[str, GmTensor]:
+        """Both sides, which its vector cores bring into groups of C0 channels."""
+        # The first word of their names is that of the call's tensor.
+        return {side.tensor.name.split()[0]: side.tensor for side in self.cut.sides}
+
+    @cached_property
+    def points(self) -> GmTensor:
+        """The points of the left side."""
+        return self.cut.points()
+
+    @cached_property
+    def target(self) -> GmTensor:
+        """The workspace of the parts, or the output where there are none."""
+        output = self.gemm.output
+        if not self.cut.tail:
+            return output
+        return GmTensor.of("parts", (self.cut.parts, *output.shape), "float32", "workspace")
+
+    def macs_of(self, problem: ConvProblem) -> int:
+        """Return those at 16 points of each tile of 2 x 2 pixels, in place of nine for each pixel."""
+        _, height, width = problem.small_size
+        tiles = problem.batch * -(-height // 2) * -(-width // 2)
+        return tiles * PLANE * problem.small_channels * problem.big_channels
+
+    def dealt(self) -> list[list[Task]]:
+        """Return the tasks of each core."""
+        return self.cut.dealt()
+
+    @cached_property
+    def _nest(self) -> WinogradNest:
+        return WinogradNest(self.cut, self.points, (self.gemm.output, self.target))
+
+    def program(self, tasks: Sequence[Task]) -> NestProgram:
+        """Return the program of a cube core with these tasks, and of its vector cores."""
+        told = [(task.left, task.right, task.part - WHOLE) for task in tasks]
+        return NestProgram(self._nest, np.array(told), self.hazards)
+
+    def signature(self, tasks: Sequence[Task]) -> Hashable:
+        """Return what decides the cost of these tasks."""
+        return self.cut.signature(tasks)
+
+    def order(self) -> WinogradOrder:
+        """Return the clusters, and which blocks are added in parts."""
+        cut = self.cut
+        streamed = tuple(cut.block(task) for task in cut.streamed)
+        return WinogradOrder(cut.clusters, cut.parts if streamed else 1, streamed)
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Return the points of the left side, the products, and the sums of the last round's parts."""
+        phases = [left_points(self.cut, self.points), self.compute()]
+        if self.cut.tail:
+            c0 = self.gemm.sliding.c0
+            pieces = [
+                Piece(0, 0, block.first_small, block.small, block.first_big * TAPS**2, block.big * TAPS**2)
+                for block in map(self.cut.block, self.cut.streamed)
+            ]
+            assert all(piece.columns % c0 == 0 for piece in pieces)
+            phases += block_sums(self.profile, self.target, self.gemm.output, pieces, tree=False)
+        return tuple(phases)
+
+    def _work(self) -> tuple[CoreWork, ...]:
+        return tuple(
+            CoreWork(Core("cube", index), self.signature(tasks), partial(self.program, tasks), VECTOR_CORES)
+            for index, tasks in enumerate(self._checked())
+        )

@@ -11,10 +11,18 @@ from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.catalogue import schedule_named
-from ascendsim.ops.tiling.legal.dgrad import DgradSpace
-from ascendsim.ops.tiling.legal.space import COPIES, NO_GRID, Base, Cut, Footprint, Grid, Space
-from ascendsim.ops.tiling.legal.wgrad import WgradSpace
+from ascendsim.ops.schedules.base import schedule_named
+from ascendsim.ops.tiling.legal.space import (
+    COPIES,
+    NO_GRID,
+    Base,
+    Cut,
+    DgradSpace,
+    Footprint,
+    Grid,
+    Space,
+    WgradSpace,
+)
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.profile import Profile, load_profile
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from math import ceil
 from operator import itemgetter
 
-from ascendsim.cube.tile_reads import Submatrix, round_up
+from ascendsim.cube.loads import Submatrix, round_up
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling, even_parts
-from ascendsim.ops.problems.matmul import MatmulGemm
-from ascendsim.ops.tiling.search.rates import Rates, base_block
+from ascendsim.ops.problems.products import MatmulGemm
+from ascendsim.ops.tiling.search.costs import Rates, base_block
 from ascendsim.ops.tiling.timed import fastest
 from ascendsim.profile import Profile
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ascendsim.ops.plan import Plan
-from ascendsim.ops.problems.matmul import MatmulGemm
-from ascendsim.ops.schedules.dgrad.schedule import Dgrad
-from ascendsim.ops.schedules.wgrad.schedule import Wgrad
+from ascendsim.ops.problems.products import MatmulGemm
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling

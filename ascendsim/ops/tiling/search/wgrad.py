@@ -7,12 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.tile_reads import round_up
+from ascendsim.cube.loads import round_up
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.problems.taps import first_box
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.tiling.search.costs import Blocks, Box, Costs, Ints, blocks, even_slices
-from ascendsim.ops.tiling.search.rates import Rates, nothing_fits
+from ascendsim.ops.problems.products import WgradGemm
+from ascendsim.ops.problems.sliding import first_box
+from ascendsim.ops.tiling.search.costs import (
+    Blocks,
+    Box,
+    Costs,
+    Ints,
+    Rates,
+    blocks,
+    even_slices,
+    nothing_fits,
+)
 from ascendsim.profile import Profile
 
 # Slices in a tile in L1 that are tried, where the whole image does not fit.

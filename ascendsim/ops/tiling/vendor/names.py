@@ -9,7 +9,7 @@ from typing import Any
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, UnsupportedError, did_you_mean
 from ascendsim.ops.plan import Plan, Tiling
-from ascendsim.ops.tiling.partial import BESIDE, PartialPlan, plan_given
+from ascendsim.ops.tiling.request import BESIDE, PartialPlan, plan_given
 
 _SIZES = {
     "baseM": "base_m",

@@ -16,7 +16,7 @@ from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.layer import ceil_div
 
 if TYPE_CHECKING:
-    from ascendsim.ops.tiling.vendor.plan import VendorPlan
+    from ascendsim.ops.tiling.vendor.layer import VendorPlan
 
 # 910B and 910_93, which have both kinds of operators; and 910_95, which has one operator for all.
 SPLIT, NEWEST = "2201", "3510"
@@ -73,7 +73,7 @@ def first_plan(request: PlanRequest, *, tuned: bool = False) -> Plan | None:
     if profile.core_structure != "unified" or not known:
         return None
     # Imported here and below: calls of all products come by, and the rules are of one generation.
-    from ascendsim.ops.tiling.vendor.first.tuned import has_entry, tuned_tiling
+    from ascendsim.ops.tiling.vendor.first.wgrad import has_entry, tuned_tiling
 
     found = usual_plan(request, tuned_tiling(request), "tuned") if tuned or has_entry(request) else None
     if found is not None or tuned:

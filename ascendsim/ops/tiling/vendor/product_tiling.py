@@ -7,12 +7,10 @@ from dataclasses import replace
 from ascendsim.errors import UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan, Tiling
-from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.merged import merged
+from ascendsim.ops.problems.convolution import ConvProblem, merged
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.layer import ceil_div
+from ascendsim.ops.tiling.vendor.layer import VendorPlan, ceil_div
 from ascendsim.ops.tiling.vendor.operators import operator_plan
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
 
 # Fields of both records that mean the same.
 SAME = (

@@ -13,18 +13,18 @@ from collections.abc import Iterator
 from math import gcd, isqrt
 from typing import NamedTuple
 
-from ascendsim.cube.tile_reads import round_up
+from ascendsim.cube.loads import round_up
 from ascendsim.ops.tiling.vendor.layer import (
     FRACTAL,
     Layer,
     Machine,
+    VendorPlan,
     align,
     ceil_div,
     floor_to,
     is_whole,
     largest_whole,
 )
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
 from ascendsim.ops.tiling.vendor.windows import dgrad_rows, rows_touched
 
 # The longer side of a block and the shorter one: with float32 they fill L0C of 128 KiB.

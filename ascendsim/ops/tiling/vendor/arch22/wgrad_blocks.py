@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
-from ascendsim.cube.tile_reads import round_up
-from ascendsim.ops.problems.wgrad import takes_blocks
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from ascendsim.cube.loads import round_up
+from ascendsim.ops.problems.products import takes_blocks
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, VendorPlan, align, ceil_div, floor_to
 from ascendsim.ops.tiling.vendor.shrinking import Base, Room, shrunk, whole_rows, window_lines
 from ascendsim.ops.tiling.vendor.windows import wgrad_rows
 

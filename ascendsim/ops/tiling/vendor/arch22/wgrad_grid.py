@@ -8,8 +8,7 @@ from __future__ import annotations
 from math import gcd
 from typing import NamedTuple
 
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, VendorPlan, align, ceil_div, floor_to
 from ascendsim.ops.tiling.vendor.shrinking import Base
 from ascendsim.ops.tiling.vendor.windows import rows_touched
 

@@ -33,8 +33,16 @@ from ascendsim.ops.tiling.vendor.arch35.dgrad_block import (
     with_steps,
 )
 from ascendsim.ops.tiling.vendor.arch35.dgrad_split import holding_all, kernel_split, through_gm
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, PLAIN, Layer, Machine, align, ceil_div, floor_to
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
+from ascendsim.ops.tiling.vendor.layer import (
+    FRACTAL,
+    PLAIN,
+    Layer,
+    Machine,
+    VendorPlan,
+    align,
+    ceil_div,
+    floor_to,
+)
 from ascendsim.ops.tiling.vendor.windows import rows_touched
 
 # L1 must have room for so many pixels of one C0 group under all taps, beside the weights of a fractal.

@@ -7,15 +7,19 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import ceil
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ascendsim.cube.load3d import FRACTAL_ROWS
-from ascendsim.cube.tile_reads import round_up
+from ascendsim.cube.loads import FRACTAL_ROWS, round_up
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.problems.wgrad import WgradGemm
-from ascendsim.ops.tiling.vendor.first.fractals import L0, SUM_BYTES, Tile, Units, divisors, least_traffic
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.products import WgradGemm
+from ascendsim.ops.tiling.vendor.first.dgrad import L0, SUM_BYTES, Tile, Units, divisors, least_traffic
 from ascendsim.ops.tiling.vendor.windows import wgrad_channels
 from ascendsim.profile import Profile
+
+if TYPE_CHECKING:
+    from ascendsim.ops.tiling.request import PlanRequest
+
 
 # Blocks along images where a batch has as many. Parts with 30 cores run 32 blocks in two rounds: so the block
 # counts of measured kernels say.
@@ -196,3 +200,72 @@ def _in_l1(
     # Of a single tile there is nothing to keep, but the next image may come meanwhile.
     al1, bl1 = fitting[0] if fitting and rows * columns > 1 else (2, 2)
     return replace(made, al1_buffers=al1, bl1_buffers=bl1)
+
+
+# The part that entries were tuned on, and the one whose kernels tell of them.
+SIBLING: Final = 32
+TOLD_BY: Final = ("1001", 30)
+# From so many images on ResNet-50 has entries; for grad_input they are known of so many alone.
+LEAST_IMAGES: Final = 32
+GROUP: Final = 16
+
+
+def tuned_tiling(request: PlanRequest) -> Tiling | None:
+    """Return the tiling under the grid that is fastest on the sibling of 32 cores; None where none fits."""
+    # Imported here, as all that times kernels is: few calls do while they are planned.
+    from ascendsim.ops.schedules.base import schedule_named
+    from ascendsim.ops.tiling.timed import fastest_of_all
+    from ascendsim.ops.tiling.vendor.first.dgrad import all_dgrads
+
+    gemm, cores = request.gemm, request.profile.cores
+    sibling = replace(request.profile, cores=cores._replace(cube=max(SIBLING, request.blocks)))
+    dgrad = request.gradient == "grad_input"
+    tilings = (all_dgrads if dgrad else all_wgrads)(gemm, sibling, request.blocks)
+    found = fastest_of_all(schedule_named("dgrad" if dgrad else "wgrad"), gemm, sibling, tilings)
+    return found and replace(found, used_cores=min(found.used_cores, cores.cube))
+
+
+def has_entry(request: PlanRequest) -> bool:
+    """Tell whether the operators are known to have an entry for a layer."""
+    problem, profile = request.problem, request.profile
+    assert isinstance(problem, ConvProblem)
+    if (profile.npu_arch, profile.cores.cube) != TOLD_BY or problem.rank != 2:
+        return False
+    if request.gradient == "grad_input":
+        # So many blocks of whole images are those of the rules.
+        told = problem.batch == LEAST_IMAGES and request.blocks != min(problem.batch, profile.cores.cube)
+    else:
+        told = problem.batch >= LEAST_IMAGES
+    return told and _shape(problem) in _RESNET_50
+
+
+def _shape(problem: ConvProblem) -> tuple[int, ...] | None:
+    """Return groups of channels on both sides, rows, taps in a row and step; None of uneven layers."""
+    same = (
+        (problem.big_size[1], problem.kernel[1], problem.strides[1], problem.pads[1]),
+        (problem.big_size[2], problem.kernel[2], problem.strides[2], problem.pads[2]),
+    )
+    plain = problem.groups == 1 and not problem.transposed and max(problem.dilations) == 1
+    size, taps, stride, pads = same[0]
+    if same[0] != same[1] or not plain or set(pads) != {taps // 2}:
+        return None
+    return -(-problem.big_channels // GROUP), -(-problem.small_channels // GROUP), size, taps, stride
+
+
+def _resnet_50() -> Iterator[tuple[int, ...]]:
+    """Yield the shapes of ResNet-50's layers, the step of a stage in its layer of three taps."""
+    yield 1, 4, 224, 7, 2
+    into, size = 4, 56
+    for stage in range(4):
+        width = 4 << stage
+        step = 1 if stage == 0 else 2
+        yield into, width, size, 1, 1
+        yield width, width, size, 3, step
+        yield into, 4 * width, size, 1, step
+        into, size = 4 * width, size // step
+        yield width, into, size, 1, 1
+        yield into, width, size, 1, 1
+        yield width, width, size, 3, 1
+
+
+_RESNET_50: Final = frozenset(_resnet_50())

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.load3d import FRACTAL_BYTES
+from ascendsim.cube.loads import FRACTAL_BYTES
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.problems.dgrad import DgradGemm
-from ascendsim.ops.tiling.search.costs import Costs
-from ascendsim.ops.tiling.search.rates import Rates
+from ascendsim.ops.problems.products import DgradGemm
+from ascendsim.ops.tiling.search.costs import Costs, Rates
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:

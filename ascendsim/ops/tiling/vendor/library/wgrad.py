@@ -14,8 +14,8 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import NamedTuple
 
-from ascendsim.cube.tile_reads import round_up
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, ceil_div
+from ascendsim.cube.loads import round_up
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, VendorPlan, ceil_div
 from ascendsim.ops.tiling.vendor.library.wgrad_tiles import (
     Share,
     Sizes,
@@ -26,7 +26,6 @@ from ascendsim.ops.tiling.vendor.library.wgrad_tiles import (
     lines,
     tiles,
 )
-from ascendsim.ops.tiling.vendor.plan import VendorPlan
 
 # An axis is rich in divisors if one of these has more than so many itself; shorter axes are as they are.
 RICH, SHORT = 4, 16

@@ -1,1 +1,0 @@
-"""`ascendsim check`: what the rules say of calls, without tensors."""

@@ -1,1 +1,0 @@
-"""What a shell and its user see beside the answers: completion, and messages about the work."""

@@ -1,0 +1,330 @@
+"""The view of load3d: the patches of an image tile as the rows of a matrix, gathered on the fly."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.profile import Profile
+    from ascendsim.program.places import CoreMemory
+
+
+FRACTAL_BYTES = 512
+FRACTAL_ROWS = 16
+
+
+def fractal_pixels(buffer: str, itemsize: int) -> int:
+    """Return the pixels that one fractal of 512 bytes has in L0A or L0B."""
+    # In L0A pixels are the rows of a fractal, 16 of them. In L0B they are the reduction, of which a fractal
+    # has 32 bytes: 16 pixels of 2 bytes, 8 of 4.
+    return FRACTAL_ROWS if buffer == "L0A" else FRACTAL_BYTES // FRACTAL_ROWS // itemsize
+
+
+def load3d_cycles(
+    profile: Profile, buffer: str, stride_w: int, run: tuple[int, int, int], groups: int, itemsize: int
+) -> Fraction:
+    """Return the cycles of load3d for a run of pixels under `groups` (channel group, tap) pairs.
+
+    `run` is the first pixel's place in its row, the number of pixels, and the pixels of a row.
+    """
+    # The pixels of a fractal that lie in one output row lie a stride apart; each further row begins somewhere
+    # else and costs the mover a cycle more (the law is in `profile.load3d`).
+    law, deep = profile.load3d[buffer], fractal_pixels(buffer, itemsize)
+    spans = row_spans(*run, deep)
+    cycles = sum(count * law.fractal_cycles(stride_w, spanned) for spanned, count in spans.items())
+    # A fractal has 16 columns in L0B: of 8 pixels those of two groups.
+    data = Fraction(FRACTAL_BYTES * cycles * groups * deep, law.fractal_bytes * FRACTAL_ROWS)
+    commands: int = law.commands(-(-run[1] // FRACTAL_ROWS), groups)
+    return data + law.command_cycles * commands
+
+
+def row_spans(offset: int, pixels: int, out_width: int, deep: int = FRACTAL_ROWS) -> dict[int, int]:
+    """Count the fractals of so many consecutive pixels by the number of output rows they span.
+
+    `offset` is the first pixel's place in its row. The last fractal may be short.
+    """
+    # Fractals are cut from the first pixel of the load on, not from the beginning of a row. So a load that
+    # begins inside a row has other fractals that go over its end than one that begins with it.
+    spans: dict[int, int] = {}
+    for first in range(offset, offset + pixels, deep):
+        last = min(first + deep, offset + pixels) - 1
+        rows = last // out_width - first // out_width + 1
+        spans[rows] = spans.get(rows, 0) + 1
+    return spans
+
+
+# Of the reduction in a row of a fractal.
+ROW_BYTES = FRACTAL_BYTES // FRACTAL_ROWS
+
+
+class Window(NamedTuple):
+    """An image tile in L1 and its place in a convolution.
+
+    The tile holds `channels` groups of C0 channels, `rows` x `cols` pixels each. Output pixel (y, x) under
+    tap (i, j) reads tile pixel (y * stride_h + i * dilation_h - top, x * stride_w + j * dilation_w - left);
+    outside the tile it reads zero. `out_width` is the number of output pixels in one row.
+    """
+
+    channels: int
+    rows: int
+    cols: int
+    top: int
+    left: int
+    out_width: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    c0: int
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Shape of the flat tile: one row of C0 values for each pixel, and a last row of zeros."""
+        # Flat, so that a pixel is one row and gathering it takes one index.
+        return self.channels * self.rows * self.cols + 1, self.c0
+
+
+class Im2col(NamedTuple):
+    """load3d: output pixels `first_pixel` ... as rows, (channel group, tap, c0) `first_group` ... as columns.
+
+    Shapes   tile (channels * rows * cols + 1, C0), last row zero -> (pixels, groups * C0)
+    """
+
+    window: Window
+    first_pixel: int
+    pixels: int
+    first_group: int
+    groups: int
+    itemsize: int
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        # The kernel is not part of it: a patch is gathered at one rate wherever its pixels lie. The place in
+        # the row is, since it decides which fractals go over the end of a row.
+        w = self.window
+        offset = self.first_pixel % w.out_width
+        return ("im2col", offset, self.pixels, self.groups, w.out_width, w.stride[1], w.c0, self.itemsize)
+
+    def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Gather the patches of `tile` into `out`."""
+        # The same read comes in task after task and on every core; its indices are found once.
+        index = memory.shared.get(self)
+        if index is None:
+            index = memory.shared[self] = _patch_index(self)
+        # All indices are inside; "clip" only spares numpy the copy of `out` that it makes to raise safely.
+        tile.take(index, axis=0, out=out.reshape(self.pixels, self.groups, self.window.c0), mode="clip")
+
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.pixels, self.groups * self.window.c0
+
+    def cycles(self, profile: Profile, buffer: str) -> Fraction:
+        """Cycles of load3d: fractals of 16 pixels at the rate of the output rows they span, and commands."""
+        w = self.window
+        run = self.first_pixel % w.out_width, self.pixels, w.out_width
+        # Several taps of a few channels share the 32 bytes of a row of a fractal.
+        groups = -(-self.groups * w.c0 * self.itemsize // ROW_BYTES)
+        return load3d_cycles(profile, buffer, w.stride[1], run, groups, self.itemsize)
+
+    def load2d_commands(self, profile: Profile) -> int:
+        """None: it is load3d."""
+        del profile
+        return 0
+
+
+def _patch_index(patches: Im2col) -> NDArray[np.intp]:
+    """Return, for every (pixel, group), the row of the flat tile that holds its C0 channels."""
+    w = patches.window
+    pixel = np.arange(patches.first_pixel, patches.first_pixel + patches.pixels)
+    group = np.arange(patches.first_group, patches.first_group + patches.groups)
+    channel, tap = np.divmod(group, w.kernel[0] * w.kernel[1])
+    tap_row, tap_col = np.divmod(tap, w.kernel[1])
+    row = (pixel // w.out_width * w.stride[0])[:, None] + (tap_row * w.dilation[0] - w.top)[None, :]
+    col = (pixel % w.out_width * w.stride[1])[:, None] + (tap_col * w.dilation[1] - w.left)[None, :]
+    # Padding is not in the tile: what lies outside is read from the row of zeros behind the last pixel.
+    inside = (row >= 0) & (row < w.rows) & (col >= 0) & (col < w.cols)
+    flat: NDArray[Any] = (channel[None, :] * w.rows + row) * w.cols + col
+    return np.where(inside, flat, w.channels * w.rows * w.cols).astype(np.intp)
+
+
+class TapRows(NamedTuple):
+    """load2d over weights: rows are (channel group, tap, c0), the last tap first if `backwards`.
+
+    grad_input is a convolution with the kernel turned round, so it takes the taps backwards.
+
+    Shapes   tile (channels * taps, C0 * columns) -> (groups * C0, columns)
+    """
+
+    taps: int
+    backwards: bool
+    first_group: int
+    groups: int
+    c0: int
+    columns: int
+    itemsize: int
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return ("tap rows", self.groups, self.c0, self.columns, self.itemsize, self.backwards, self.taps == 1)
+
+    def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Copy the rows of the taps in the order of the reduction."""
+        index = memory.shared.get(self)
+        if index is None:
+            group = np.arange(self.first_group, self.first_group + self.groups)
+            tap = group % self.taps
+            taken = self.taps - 1 - tap if self.backwards else tap
+            # The tap is turned round inside its channel group; the group stays.
+            index = memory.shared[self] = group - tap + taken
+        tile.take(index, axis=0, out=out.reshape(self.groups, -1), mode="clip")
+
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.groups * self.c0, self.columns
+
+    def cycles(self, profile: Profile, buffer: str) -> Fraction:
+        """Cycles of the data, whole fractals at the path's rate, and of turning over blocks of weights."""
+        elements = self._rows * round_up(self.columns, FRACTAL_ROWS)
+        data = Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
+        if not self.backwards:
+            return data
+        # Backwards, rows and columns of the weights as they lie change places, block by block. Two slices of
+        # 8 channels share a block, so that each pays for half of its command.
+        blocks = Fraction(elements, FRACTAL_ROWS * FRACTAL_ROWS)
+        return data + blocks * profile.load2d.turned_block_cycles
+
+    def load2d_commands(self, profile: Profile) -> int:
+        """One, as the rows follow each other; one for each tap of each group if they are taken backwards.
+
+        Where each block of weights has a command of its own, those are in the cycles.
+        """
+        # A command goes forwards from fractal to fractal, so backwards each tap takes one of its own.
+        # None turns round taps that share a fractal: they lie so in L1.
+        whole = self.c0 * self.itemsize >= ROW_BYTES
+        each = self.backwards and self.taps > 1 and whole and not profile.load2d.turned_block_cycles
+        return self.groups if each else 1
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the matrix, in whole fractals."""
+        return round_up(self.groups * self.c0, ROW_BYTES // self.itemsize)
+
+
+class Transposed(NamedTuple):
+    """Channels become rows, pixels `first_pixel` ... become columns: load2d with transpose, or load3d.
+
+    Channels are groups of C0, those from `first_channel` on.
+
+    In grad_weight the reduction is over pixels, so grad_output is needed with its pixels as columns. Of these
+    the first lies at `place` in a row of `width` pixels of the image (0: all pixels are one row).
+
+    Shapes   tile (channels, pixels of the tile, C0) -> (channels * C0, pixels)
+    """
+
+    channels: int
+    first_pixel: int
+    pixels: int
+    c0: int
+    itemsize: int
+    place: int = 0
+    width: int = 0
+    first_channel: int = 0
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return ("transposed", self.channels, self.pixels, self.c0, self.itemsize, self.place, self.width)
+
+    def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Copy the pixels of every channel into a row."""
+        del memory
+        channels = slice(self.first_channel, self.first_channel + self.channels)
+        part = tile[channels, self.first_pixel : self.first_pixel + self.pixels]
+        out.reshape(self.channels, self.c0, self.pixels)[...] = part.transpose(0, 2, 1)
+
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.channels * self.c0, self.pixels
+
+    def cycles(self, profile: Profile, buffer: str) -> Fraction:
+        """Cycles of load2d's data, whole fractals at the path's rate, or those of load3d over one tap."""
+        if profile.load3d[buffer].transposes:
+            run = self.place, self.pixels, self.width or self.place + self.pixels
+            law = profile.load3d[buffer]
+            turned: Fraction = law.turned(-(-self.pixels // FRACTAL_ROWS) * self.channels, self.itemsize)
+            if turned:
+                return turned + law.command_cycles
+            return load3d_cycles(profile, buffer, 1, run, self.channels, self.itemsize)
+        elements = self.channels * self.c0 * round_up(self.pixels, FRACTAL_ROWS)
+        return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
+
+    def load2d_commands(self, profile: Profile) -> int:
+        """One for each group of channels or each fractal of pixels, none where load3d turns them over."""
+        # Both ends of this path are on L0A: grad_output is the left matrix.
+        if profile.load3d["L0A"].transposes:
+            return 0
+        # A command repeats at one step, through the pixels of a group or from group to group: whichever
+        # leaves the fewest commands.
+        return min(self.channels, -(-self.pixels // FRACTAL_ROWS))
+
+
+class Submatrix(NamedTuple):
+    """Rows `first_row` ... and columns `first_column` ... of a plain matrix, or of the transpose of the tile.
+
+    Shapes   tile (all rows, all columns), or the other way round if `transposed` -> (rows, columns)
+    """
+
+    first_row: int
+    rows: int
+    first_column: int
+    columns: int
+    transposed: bool
+    itemsize: int
+
+    @property
+    def shape(self) -> Hashable:
+        """All that the cost depends on."""
+        return ("submatrix", self.rows, self.columns, self.transposed, self.itemsize)
+
+    def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Copy the part."""
+        del memory
+        whole = tile.T if self.transposed else tile
+        rows = slice(self.first_row, self.first_row + self.rows)
+        out[...] = whole[rows, self.first_column : self.first_column + self.columns]
+
+    def matrix_shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self.rows, self.columns
+
+    def cycles(self, profile: Profile, buffer: str) -> Fraction:
+        """Cycles of the data: whole fractals, 16 rows or columns by 32 bytes of the reduction.
+
+        L0A holds its matrix row by row and L0B column by column, so L0B turns over what is not transposed.
+        """
+        reduction, other = (self.columns, self.rows) if buffer == "L0A" else (self.rows, self.columns)
+        size = round_up(reduction * self.itemsize, ROW_BYTES) * round_up(other, FRACTAL_ROWS)
+        path = profile.paths[f"L1_{buffer}"]
+        turned = self.transposed == (buffer == "L0A")
+        slower = path.transposing_bytes_per_cycle
+        return Fraction(size) / (slower if turned and slower else path.bytes_per_cycle)
+
+    def load2d_commands(self, profile: Profile) -> int:
+        """None: matmul kernels fetch a whole part with one load3d."""
+        del profile
+        return 0
+
+
+TileRead = Im2col | TapRows | Transposed | Submatrix
+
+
+def round_up(value: int, step: int) -> int:
+    """Return the smallest multiple of `step` that is not below `value`."""
+    return -(-value // step) * step

@@ -1,0 +1,271 @@
+"""The page of a run: pictures and tables of a call, or of the layers of a network, on each product."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.report.overview import errors_table, headline, layers_table, plans_table
+from ascendsim.report.page.charts import NAMED, Point, Roof, Stack, roofline, stacked
+from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.products import products_table
+from ascendsim.report.tables import (
+    Entry,
+    TextTable,
+    busy_table,
+    bytes_table,
+    critical_path_table,
+    layer_table,
+    microseconds,
+    occupation_table,
+    percent,
+    time_table,
+    without_empty,
+)
+from ascendsim.report.words import (
+    closing_lines,
+    common_lines,
+    overhead_line,
+    problem_line,
+    product_line,
+    standards_line,
+)
+from ascendsim.timing.timeline import stages
+
+if TYPE_CHECKING:
+    from ascendsim.ops.results import KernelResult
+    from ascendsim.profile import Profile
+
+
+def notes_of_layers(layers: Sequence[Entry], notes: Callable[[Entry], Iterable[str]]) -> Iterator[str]:
+    """Yield the notes of all layers, each once; one that is not true of all says of which."""
+    of: dict[str, list[str]] = {}
+    for layer in layers:
+        for note in dict.fromkeys(notes(layer)):
+            of.setdefault(note, []).append(layer["name"])
+    for note, names in of.items():
+        others = [layer["name"] for layer in layers if layer["name"] not in names]
+        if not others:
+            yield note
+        elif len(others) < len(names):
+            yield f"All layers but {', '.join(others)}: {note}"
+        else:
+            yield f"{', '.join(names)}: {note}"
+
+
+MEGA = 1e6
+# What the cube waits for, in the order of the legend.
+_CAUSES = ("MTE1", "MTE2", "FIX", "V", "MTE3", "S", "M")
+
+
+class Named(NamedTuple):
+    """A kernel of a report, and what it is called there: its own name, or its layer's and its own."""
+
+    name: str
+    kernel: Entry
+
+
+def kernels_of(product: Entry) -> list[Named]:
+    """Return the kernels of a call, or of one convolution of each layer of a network."""
+    if "layers" not in product:
+        return [Named(kernel["name"], kernel) for kernel in product["kernels"]]
+    return [
+        Named(f"{layer['name']} {kernel['name']}", kernel)
+        for layer in product["layers"]
+        for kernel in layer["kernels"]
+    ]
+
+
+def products_picture(products: Sequence[Entry]) -> Picture:
+    """Draw where the microseconds of each product go: launch, entry, the products of the cube, all else."""
+    stacks = [Stack(product["variant"], tuple(_parts(product))) for product in products]
+    caption = (
+        "Microseconds of the call on each product: launches and entries of all its kernels, then the core "
+        "time of the kernels that multiply, and of all others."
+    )
+    return Picture(stacked(stacks, "us"), caption)
+
+
+def _parts(product: Entry) -> Iterator[tuple[str, float]]:
+    yield "launch", product["launch_us"]
+    yield "entry", product["entry_us"]
+    found: dict[str, float] = {}
+    for layer in product.get("layers") or [{"count": 1, "kernels": product["kernels"]}]:
+        for kernel in layer["kernels"]:
+            name = kernel["name"] if kernel["macs"] else "other kernels"
+            found[name] = found.get(name, 0.0) + layer["count"] * kernel["core_us"]
+    # The kernels that multiply first, so that they begin near each other.
+    yield from sorted(found.items(), key=lambda part: part[0] == "other kernels")
+
+
+@default_arithmetic
+def roof_of(product: Entry, profile: Profile) -> Roof | None:
+    """Return what the product can do in the format of the call; None where nothing is multiplied."""
+    for _, kernel in kernels_of(product):
+        if kernel["macs"] and kernel["cube_utilisation"]:
+            full = kernel["macs"] / kernel["cube_utilisation"]
+            peak = full / (kernel["cycles"] / product["cube_mhz"]) / MEGA
+            read = float(profile.links["l2_read"].total_bytes_per_cycle) * profile.clock.cube_mhz / MEGA
+            return Roof(peak, read)
+    return None
+
+
+@default_arithmetic
+def points_of(product: Entry) -> list[Point]:
+    """Return the kernels that multiply and read bytes, by their core time: without launch and entry."""
+    return [
+        Point(name, kernel["macs"] / moved, kernel["macs"] / kernel["core_us"] / MEGA)
+        for name, kernel in kernels_of(product)
+        if kernel["macs"] and kernel["core_us"] and (moved := kernel["bytes"].get("l2_read", 0))
+    ]
+
+
+def roofline_picture(points: Sequence[Point], roof: Roof) -> Picture:
+    """Draw the kernels below the roof."""
+    caption = (
+        "Each dot is a kernel on the cube: multiply-adds in its core time, over multiply-adds for each byte "
+        "that its cores read through L2. No kernel can be above the line: on its slope the link from L2 to "
+        "all cores is full, on its level all cubes work. "
+        f"They meet at {roof.ridge:,.3g} multiply-adds for each byte."
+        + (" Numbers are those of the table." if len(points) > NAMED else "")
+    )
+    return Picture(roofline(points, roof), caption)
+
+
+def roofline_table(points: Sequence[Point], roof: Roof) -> TextTable:
+    """Show how far each kernel is below the roof, and which part of it is above the kernel."""
+    rows = tuple(
+        (
+            # A few have their names in the picture.
+            str(number) if len(points) > NAMED else "",
+            point.label,
+            f"{point.intensity:,.3g}",
+            f"{point.rate:,.3g}",
+            f"{roof.at(point.intensity):,.3g}",
+            "cube" if point.intensity >= roof.ridge else "L2",
+            percent(point.rate / roof.at(point.intensity)),
+        )
+        for number, point in enumerate(points, start=1)
+    )
+    headings = ("no.", "kernel", "multiply-adds / byte", "10^12 / s", "roof", "of", "reached")
+    table = TextTable("Kernels below the roof", headings, frozenset({1, 5}), rows)
+    return without_empty(table, ("no.",))
+
+
+def waits_picture(product: Entry) -> Picture | None:
+    """Draw where the cube's cycles go in each kernel that has it: busy, waits by cause, entry, idle."""
+    stacks = []
+    for name, kernel in kernels_of(product):
+        spent = kernel["occupation"].get("M")
+        if spent and kernel["macs"]:
+            us = kernel["cycles"] / product["cube_mhz"]
+            causes = sorted(spent["waiting"], key=_rank)
+            waits = [(f"waits for {cause.removeprefix('AIC.')}", spent["waiting"][cause]) for cause in causes]
+            shares = [("entry", spent["entry"]), ("busy", spent["busy"]), *waits, ("idle", spent["idle"])]
+            stacks.append(Stack(name, tuple((what, share * us) for what, share in shares)))
+    if not stacks:
+        return None
+    caption = (
+        "Where the microseconds of the cube go, mean of the cores: it multiplies, waits for a result or a "
+        "free slot of the named pipe, or has nothing to do (idle): its work has not come, or is through."
+    )
+    return Picture(stacked(stacks, "us"), caption)
+
+
+def _rank(cause: str) -> tuple[int, str]:
+    return (_CAUSES.index(cause) if cause in _CAUSES else len(_CAUSES)), cause
+
+
+def stages_picture(kernels: Sequence[KernelResult], profile: Profile) -> tuple[Picture, TextTable] | None:
+    """Draw how long each kernel fills, multiplies and drains, with the numbers; None: nothing multiplies."""
+    found = [(kernel.name, kernel.cycles, made) for kernel in kernels if (made := stages(kernel.timeline))]
+    if not found:
+        return None
+    mhz = profile.clock.cube_mhz
+    stacks = [
+        Stack(name, tuple((what, cycles / mhz) for what, cycles in made._asdict().items()))
+        for name, _, made in found
+    ]
+    caption = (
+        "The core whose cube ends last: entry of the kernel, fill until its first product, steady until its "
+        "last one, drain until all results are visible."
+    )
+    rows = tuple(
+        (name, *(microseconds(part / mhz) for part in made), microseconds(cycles / mhz))
+        for name, cycles, made in found
+    )
+    headings = ("kernel", "entry us", "fill us", "steady us", "drain us", "us without launch")
+    return Picture(stacked(stacks, "us"), caption), TextTable("", headings, frozenset({0}), rows)
+
+
+def run_page(
+    document: Entry, profiles: Sequence[Profile], kernels: Sequence[Sequence[KernelResult]] = ()
+) -> Page:
+    """Return the page of a document; with the kernels of each product also how they fill and drain."""
+    products = document["products"]
+    sections = [_overview(products)]
+    for at, (product, profile) in enumerate(zip(products, profiles, strict=True)):
+        sections += _of_product(product, profile, kernels[at] if kernels else ())
+    if any(product.get("gradients") for product in products):
+        judged = [product for product in products if product["gradients"]]
+        rules = tuple(dict.fromkeys(standards_line(product) for product in judged))
+        sections.append(Section("How far the gradients are from float64", rules, (), (errors_table(judged),)))
+    sections.append(Section("What holds of all products", tuple(common_lines(products))))
+    definitions = {
+        f"{place}: {name}": text
+        for place, columns in document["definitions"].items()
+        for name, text in columns.items()
+    }
+    facts = {
+        "what was asked": problem_line(document["problem"]),
+        "command": shlex.join(["ascendsim", *document["command"]]),
+        "version": f"ascendsim {document['ascendsim']}",
+    }
+    return Page(f"Backward of {document['title']}", headline(products), tuple(sections), definitions, facts)
+
+
+def _overview(products: Sequence[Entry]) -> Section:
+    """Return the products side by side; of a single one where its time goes."""
+    title = "Products side by side" if len(products) > 1 else "Where the time goes"
+    tables: list[TextTable] = []
+    text = ""
+    if len(products) > 1:
+        text, tables = overhead_line(products), [products_table(products)]
+        if "layers" in products[0]:
+            tables.append(layers_table(products))
+    return Section(title, (text,) if text else (), (products_picture(products),), tuple(tables))
+
+
+def _of_product(product: Entry, profile: Profile, kernels: Sequence[KernelResult]) -> list[Section]:
+    """Return the sections of one product: the pictures with their numbers, and details to unfold."""
+    network = "layers" in product
+    times = layer_table(product) if network else time_table(product)
+    pictures: list[Picture] = []
+    tables = [times, plans_table([product])]
+    waits = waits_picture(product)
+    if waits:
+        pictures.append(waits)
+    filled = stages_picture(kernels, profile)
+    if filled:
+        pictures.append(filled[0])
+        tables.append(filled[1]._replace(title="Fill, steady and drain of the kernels on the cube"))
+    points, roof = points_of(product), roof_of(product, profile)
+    if points and roof:
+        pictures.append(roofline_picture(points, roof))
+        tables.append(roofline_table(points, roof))
+    head = Section(
+        product_line(product),
+        tuple(closing_lines(product)),
+        tuple(pictures),
+        tuple(table for table in tables if table.rows),
+    )
+    return [head] if network else [head, _details(product)]
+
+
+def _details(product: Entry) -> Section:
+    tables = [busy_table(product), bytes_table(product), critical_path_table(product)]
+    tables += [occupation_table(kernel) for kernel in product["kernels"]]
+    title = f"{product['variant']}: pipes, bytes, critical path"
+    return Section(title, (), (), tuple(table for table in tables if table.rows), collapsed=True)

@@ -1,1 +1,0 @@
-"""Measured against estimated, as tables, pages and plain values."""
