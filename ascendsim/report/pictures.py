@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from ascendsim.program.places import bare, core_of
 from ascendsim.report.files import replacing
 from ascendsim.report.page.records import COLOURS, REST, REST_COLOUR, told_apart
+from ascendsim.report.words import core_name
 from ascendsim.timing.timeline import work_of
 
 if TYPE_CHECKING:
@@ -43,11 +44,6 @@ class CoreSpans:
     label: str
     pipes: tuple[str, ...]
     spans: dict[str, tuple[Cycles, Cycles]]
-
-
-def core_name(core_structure: str, kind: str) -> str:
-    """Name a kind of core as its product does: a core that has both cube and vector unit is an AI core."""
-    return "AI core" if core_structure == "unified" and kind == "cube" else f"{kind} core"
 
 
 def core_spans(timeline: Timeline, core_structure: str) -> list[CoreSpans]:

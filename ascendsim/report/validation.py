@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.text import Text
-
 from ascendsim.report.markdown import table_text
 from ascendsim.report.tables import TextTable, known
-from ascendsim.report.terminal import make_console, print_table
 from ascendsim.validate.compare import FEW, grouped, pipe_errors, reached, slices, summarise
 from ascendsim.validate.coverage import DTYPES
 from ascendsim.validate.run import TOP, ranking_noise, rankings
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ascendsim.validate.compare import Case, Group, Summary
     from ascendsim.validate.coverage import Coverage
     from ascendsim.validate.run import Ranking, Validation
@@ -449,6 +447,10 @@ def _stem(name: str) -> str:
 
 def print_validation(outcome: Validation, *, every: bool = False, console: Console | None = None) -> None:
     """Print the answer, the statistics and what they mean, then the rows, and what was not compared."""
+    from rich.text import Text
+
+    from ascendsim.report.terminal import make_console, print_table
+
     out = console or make_console()
     answer = answer_line(outcome.cases)
     if answer:

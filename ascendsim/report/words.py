@@ -14,6 +14,11 @@ def problem_line(problem: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_text(value)}" for name, value in problem.items())
 
 
+def core_name(core_structure: str, kind: str) -> str:
+    """Name a kind of core as its product does: a core that has both cube and vector unit is an AI core."""
+    return "AI core" if core_structure == "unified" and kind == "cube" else f"{kind} core"
+
+
 def product_line(product: Entry) -> str:
     """Name the product with its variant, cores and clock."""
     cores = product["cores"]

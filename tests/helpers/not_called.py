@@ -7,102 +7,75 @@ NOT_CALLED = {
             StoppedError UnsupportedError WorkerError
     """,
     "a record, whose numbers are those of guarded functions, or whole numbers alone": """
-        aclnn.c.context: Out
-        aclnn.c.values: aclDataType aclFormat aclSysParamOpt
+        aclnn.c.values: Out aclDataType aclFormat aclSysParamOpt
         aclnn.tensor: AclTensor
-        numerics.accumulation.integers: IntegerSum
-        numerics.accumulation.models: AccumulationModel
-        numerics.accumulation.reduction: products_of rounds_once
-        numerics.accumulation.settings: MathSettings
-        numerics.formats.controls: Control OverflowRules
-        numerics.formats.dtypes: DType Integer dtype find name_of
-        numerics.formats.format_rounding: require_choice require_float32
-        numerics.formats.hifloat8_codes: fraction_bits
-        numerics.formats.tables: CodeTable
-        numerics.metric_chunks: ChunkTotals
-        numerics.metric_columns: Column
+        numerics.accumulation.models: IntegerSum AccumulationModel products_of rounds_once MathSettings
+        numerics.formats.dtypes: Control OverflowRules DType Integer dtype find name_of fraction_bits
+        numerics.formats.format_rounding: require_choice require_float32 CodeTable
+        numerics.metric_chunks: ChunkTotals Column Standards Verdict standards
         numerics.metrics: ErrorMetrics
         numerics.quick_casts: is_stored
-        numerics.standards: Standards Verdict standards
         ops.many: Item
-        ops.matmul_tiling: MatmulTiling
+        ops.matmul: MatmulTiling
         ops.plan: Plan Tiling shares
         ops.problems.convolution: ConvProblem
-        ops.problems.matmul: MatmulProblem
+        ops.problems.products: MatmulProblem
         ops.schedules.base: Schedule
-        ops.schedules.dgrad.schedule: Dgrad
-        ops.schedules.dgrad.nest: DgradTiles
+        ops.schedules.dgrad.nest: Dgrad DgradTiles
         ops.schedules.matmul: Matmul
-        ops.schedules.tiles: tile_rings
-        ops.schedules.wgrad.schedule: Wgrad
-        ops.schedules.wgrad.tiles: WgradTiles
-        ops.schedules.writeback: Writeback
-        ops.tiling.request: PlanRequest
-        program.indices: Axis alike
+        ops.schedules.blocks: tile_rings Writeback
+        ops.schedules.wgrad.nest: Wgrad
+        ops.schedules.wgrad.tasks: WgradTiles
+        ops.tiling.request: PlanRequest PartialPlan
+        program.walk: Axis alike
         program.instruction: SlotToSlot
         program.nest: Nest
-        program.places: Slot
+        program.places: Slot Gm GmTensor
         program.program: NestProgram ProgramBuilder
         vector.instructions: vector_cost
-        ops.tiling.partial: PartialPlan
         profile.files: Product
-        profile.generation: Generation
-        profile.records: Figure
+        profile.records: Generation Figure
         program.kernel: Core CoreWork Kernel Phase
-        program.places: Gm GmTensor
         report.document: Run
-        rules.calls: ConvTbcBackwardCall ConvolutionBackwardCall CubeMathType TensorDescription
-        rules.decision: Decision
-        rules.loader: load_rules product_names rule_set_names rules_digest
-        rules.products: known_product rule_product
+        rules.typed: ConvTbcBackwardCall ConvolutionBackwardCall CubeMathType TensorDescription Decision
+        rules.loader: load_rules product_names rule_set_names rules_digest known_product rule_product
         rules.resolve: resolve
-        studies.arithmetic.errors: Attribution Judged
-        studies.arithmetic.math: Math
-        studies.arithmetic.trees: as_dot as_text reduction_tree
-        studies.codesign.records: Design DesignAnswer DesignQuestion
+        studies.arithmetic.math: Attribution Judged Math as_dot as_text reduction_tree
+        studies.codesign: Design DesignAnswer DesignQuestion
         studies.engine.point: Point code_version
-        studies.engine.run: Budget require_answer
-        studies.engine.store: Store
-        studies.engine.table: require_table_name
+        studies.engine.run: Budget require_answer Store require_table_name
         studies.hardware.records: Gain HardwareAnswer Question StudiedLayer
         studies.identify.records: Agreeing Identification
-        studies.modes.cases: Case
-        studies.modes.choice: ModeSummary
-        studies.modes.measure: Axes
-        studies.modes.point: PrecisionPoint
+        studies.modes.choice: Case ModeSummary
+        studies.modes.measure: Axes PrecisionPoint
         studies.modes.records: CaseErrors Share
         studies.records: FigureEffect Interval JudgedGradient
         studies.sweep: ranged_figures sweep_size
         studies.tuning.records: Beside BufferUse Course Part Started TilingAnswer TilingQuestion Trial
             Waits
         studies.tuning.tune: Tuner point_of
-        torch.setting: Setting
+        torch.passes: Setting
         validate.ablation: Ablation
         validate.compare: Group Summary
         validate.coverage: Coverage comparison_line
         validate.plans.measured: MeasuredRanking
-        validate.ranking: Ranking
-        validate.reading: Unusable
-        validate.run: Validation
-        validate.schema: Row
+        validate.run: Ranking Validation
+        validate.schema: Unusable Row
         workloads.loader: load_workload workload_names
-        workloads.records: Layer Workload merged
-        workloads.writer: toml_text
+        workloads.records: Layer Workload merged toml_text
     """,
     "moves bytes as they are, or looks at names": """
         aclnn.c.calls: aclDestroyAclOpExecutor aclSetAclOpExecutorRepeatable aclSetInputTensorAddr
-            aclSetOutputTensorAddr aclSetTensorAddr
-        aclnn.c.runtime: aclFinalize aclGetRecentErrMsg aclInit aclrtCreateStream aclrtCtxGetSysParamOpt
+            aclSetOutputTensorAddr aclSetTensorAddr aclCreateBoolArray aclCreateIntArray aclCreateTensor
+            aclDestroyIntArray aclDestroyTensor
+        aclnn.c.values: aclFinalize aclGetRecentErrMsg aclInit aclrtCreateStream aclrtCtxGetSysParamOpt
             aclrtCtxSetSysParamOpt aclrtDestroyStream aclrtFree aclrtMalloc aclrtMemcpy aclrtResetDevice
             aclrtSetDevice aclrtSynchronizeStream
-        aclnn.c.tensors: aclCreateBoolArray aclCreateIntArray aclCreateTensor aclDestroyIntArray
-            aclDestroyTensor
         profile.changes: contradiction
-        profile.files: is_file_name
-        profile.reading: configs_directory
-        studies.engine.table: write_table
+        profile.files: is_file_name configs_directory
+        studies.engine.run: write_table
         torch.network: read_network
-        torch.recorder: record
+        torch.dispatch: record
     """,
     "an instruction, or compiled code, which runs under the guard of what runs it": """
         native.function: Native
@@ -111,25 +84,20 @@ NOT_CALLED = {
     "a step of a twin, code_table, error_metrics or reference_gradients, shown nowhere": """
         numerics.accumulation.twins: add_block align block_add exact_sum exponent low_half output
             product rounded seq seq_muladd term total tree
-        numerics.formats.cast_twins: floor_log2
-        numerics.formats.hifloat8_codes: positive_values value_of_code
-        numerics.formats.tables: field_value
+        numerics.formats.casts: floor_log2
+        numerics.formats.dtypes: positive_values value_of_code
+        numerics.formats.format_rounding: field_value
         numerics.metric_chunks: chunk_totals root_mean_square round_reference
-        ops.reference.dilated: spread
-        ops.reference.merged: merged_dgrad merged_wgrad
+        ops.reference.call: spread merged_dgrad merged_wgrad passed_dgrad any_dgrad phased_dgrad
+            ordered_product
         ops.reference.ordered: append_slices im2col ordered_dgrad reduction_by_groups reduction_of
-            sources
-        ops.reference.ordered_wgrad: ordered_wgrad
-        ops.reference.passes: passed_dgrad
-        ops.reference.phases: any_dgrad phased_dgrad
-        ops.reference.products: ordered_product
-        ops.reference.sums: add_as_tree add_in_order add_to_zeros
+            sources ordered_wgrad add_as_tree add_in_order add_to_zeros
         ops.reference.winograd: any_wgrad winograd_wgrad
     """,
     "takes seconds; what it computes with is looked at below": """
         precision: identify
         studies.identify.judge: identify_outputs
-        validate.quoted: tuning_noise
+        validate.run: tuning_noise
     """,
 }
 

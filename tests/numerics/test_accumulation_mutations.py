@@ -28,21 +28,22 @@ TWINS = [
     ("0.0 if math.isnan(c) else", "c if math.isnan(c) else"),
 ]
 HARD = "hard_data and "
+CHAIN = "        round_toward_zero()\n    for j"
 COMPILED = [
     # one rounding
     ("panel_rounding", "| as_ones(inexact, bits))", "| as_ones(overshot, bits))", HARD + "ftz-acc"),
     ("panel_rounding", "bits - as_ones(absolute(x) <", "bits + as_ones(absolute(x) <", HARD + "align:4"),
     ("panel_rounding", "how.mode == RNE and not how.half", "not how.half", HARD + "seq:RNA"),
-    ("kernels/fused", "acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)",
+    ("kernels/block", "acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)",
      "acc = acc + rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)", HARD + "seq:RNE"),
     ("kernels/block", "rounded(total, model.add", "rounded(total, model.sum", HARD + "block-add"),
     # one rounding of the processor's own
     ("panel_rounding", "x + y if how.cuts else exact_sum(x, y)", "x + y", HARD + "seq:RNA"),
-    ("kernels/chain", "        round_toward_zero()", "        pass", HARD + "seq-muladd:RZ+split3"),
-    ("kernels/tree", "        round_toward_zero()", "        pass", HARD + "tree:8:halves:RZ"),
-    ("kernels/block", "        round_toward_zero()", "        pass", HARD + "exact:RZ"),
-    ("kernels/fused", "        round_toward_zero()", "        pass", HARD + "seq:RZ"),
-    ("kernels/half", "    round_toward_zero()", "    pass", HARD + "fp16-acc and seq:RZ"),
+    ("kernels/block", CHAIN, "        pass\n    for j", HARD + "seq-muladd:RZ+split3"),
+    ("kernels/align", "        round_toward_zero()", "        pass", HARD + "tree:8:halves:RZ"),
+    ("kernels/block", "round_toward_zero()\n    _run(", "pass\n    _run(", HARD + "exact:RZ"),
+    ("kernels/block", "round_toward_zero()\n    _run_fused(", "pass\n    _run_fused(", HARD + "seq:RZ"),
+    ("kernels/block", "a.shape[1]\n    round_toward_zero()", "a.shape[1]", HARD + "fp16-acc and seq:RZ"),
     ("accumulate", "and not model.ftz_acc", "", HARD + "ftz-acc"),
     ("accumulate", 'modes == {"RZ"}', '"RZ" in modes', HARD + "block-add:8:RZ:RNE"),
     # one tie rule
@@ -50,8 +51,8 @@ COMPILED = [
     # one block size, one ragged end, one pairing
     ("accumulate", '"exact-mmad") else model.block', '"exact-mmad") else 2 * model.block',
      HARD + "block:4"),
-    ("kernels/tree", "leaf + (pairs if halves else 1)", "leaf + (1 if halves else pairs)", HARD + "tree:16"),
-    ("kernels/tree", "if t >= length:", "if t > length:", HARD + "tree:16"),
+    ("kernels/align", "leaf + (pairs if halves else 1)", "leaf + (1 if halves else pairs)", HARD + "tree:16"),
+    ("kernels/align", "if t >= length:", "if t > length:", HARD + "tree:16"),
     # one proof each: more is believed exact than is
     ("block_sums", "EXACT_UNITS: Final = 2.0**53", "EXACT_UNITS: Final = 2.0**58", "block"),
     ("block_sums", "spread(units * _ROUNDOFF)", "spread(0.0 * _ROUNDOFF)", "block"),
@@ -60,7 +61,7 @@ COMPILED = [
     ("kernels/block", "return reach if is_exact(reach, unit) else np.inf, unit", "return reach, unit",
      HARD + "block:16"),
     ("kernels/align", "largest <= _ACCUMULATOR_LIMIT and", "largest <= np.inf and", HARD + "align"),
-    ("kernels/half", "is_narrow(a, _LIMIT) and", "is_narrow(a, _LIMIT) or", HARD + "fp16-acc and seq"),
+    ("kernels/block", "is_narrow(a, _LIMIT) and", "is_narrow(a, _LIMIT) or", HARD + "fp16-acc and seq"),
     # one special case, one option
     ("kernels/align", "_MINUS_ZERO)), plain, total)", "_MINUS_ZERO)), total, total)", "zero_sums and align"),
     ("kernels/align", "select(absolute(plain) < spread(_INFINITY), total, plain)", "total", HARD + "align"),
@@ -72,14 +73,14 @@ COMPILED = [
 ]  # fmt: skip
 PARTS = [
     ("panel_rounding", "np.float32(65520.0)", "np.float32(65504.0)"),
-    ("next_block", "spread(_TIMES_2_29 + 1.0)", "spread(_TIMES_2_29 + 2.0)"),
-    ("next_block", "2.0**53 * (1.0 - 2.0**-28)", "2.0**53"),
-    ("next_block", "np.int64(-(1 << 29))", "np.int64(-(1 << 30))"),
-    ("next_block", "unit >= SMALLEST and reach", "reach"),
-    ("long_integer", "(low + 0.5 * below)", "(low + 0.0 * below)"),
-    ("long_integer", "(bits - 1 if error < 0.0 else bits) | 1", "bits | 1"),
-    ("extents", "if magnitude & _FRACTION else 0", "if magnitude else 0"),
-    ("extents", "low == 0 and largest", "largest"),
+    ("block_sums", "spread(_TIMES_2_29 + 1.0)", "spread(_TIMES_2_29 + 2.0)"),
+    ("block_sums", "2.0**53 * (1.0 - 2.0**-28)", "2.0**53"),
+    ("block_sums", "np.int64(-(1 << 29))", "np.int64(-(1 << 30))"),
+    ("block_sums", "unit >= SMALLEST and reach", "reach"),
+    ("panel_rounding", "(low + 0.5 * below)", "(low + 0.0 * below)"),
+    ("panel_rounding", "(bits - 1 if error < 0.0 else bits) | 1", "bits | 1"),
+    ("workspace", "if magnitude & _FRACTION else 0", "if magnitude else 0"),
+    ("workspace", "low == 0 and largest", "largest"),
     (
         "panel_rounding",
         "above = select(size < spread(_SMALLEST_HALF), spread(_SMALLEST_HALF), size)",
@@ -88,22 +89,22 @@ PARTS = [
 ]
 # What is measured of operands: the largest of four rows, and of each block.
 MEASURED = [
-    ("extents", "max(max(bound(w), bound(x)), max(bound(y), bound(z)))", "max(bound(w), bound(x))"),
-    ("extents", "size if size <= np.inf else np.inf", "size"),
+    ("workspace", "max(max(bound(w), bound(x)), max(bound(y), bound(z)))", "max(bound(w), bound(x))"),
+    ("workspace", "size if size <= np.inf else np.inf", "size"),
     ("workspace", "k * ROWS, model.block * ROWS, place)", "k * ROWS, k * ROWS, place)"),
-    ("extents", "(values, first + start, first + min(start + part, size))", "(values, first + start, part)"),
-    ("extents", "total if summed else largest", "largest"),
-    ("extents", "range(start + ROWS * LANES, stop, ROWS * LANES)", "range(start + ROWS * LANES, start, 1)"),
-    ("lanes", "return select(x < y, x, y)", "return x"),
-    ("lanes", "return select(x < y, y, x)", "return x"),
-    ("lanes", "b.fcmp_ordered(\">\", x, y), x, y), ROWS)", "b.fcmp_ordered(\">\", x, y), x, x), ROWS)"),
-    ("lanes", "bits & spread(_FRACTION)", "bits & spread(_EXPONENT)"),
+    ("workspace", "first + start, first + min(start + part, size))", "first + start, part)"),
+    ("workspace", "total if summed else largest", "largest"),
+    ("workspace", "range(start + ROWS * LANES, stop, ROWS * LANES)", "range(start + ROWS * LANES, start, 1)"),
+    ("packing", "return select(x < y, x, y)", "return x"),
+    ("packing", "return select(x < y, y, x)", "return x"),
+    ("packing", "b.fcmp_ordered(\">\", x, y), x, y), ROWS)", "b.fcmp_ordered(\">\", x, y), x, x), ROWS)"),
+    ("packing", "bits & spread(_FRACTION)", "bits & spread(_EXPONENT)"),
     ("packing", "Accumulators(singles, spare - skipped, rows, columns)",
      "Accumulators(singles, spare, rows, columns)"),
 ]  # fmt: skip
 # What a call leaves behind, and for whom.
 LENT = [
-    ("scratch", "class Scratch(local):", "class Scratch:"),
+    ("packing", "class Scratch(local):", "class Scratch:"),
     ("workspace", "clear(doubles, limbs)", "pass"),
     ("workspace", "put(singles, a_single, -1.0)", "pass"),
 ]
@@ -124,7 +125,7 @@ EDGES = [
     ("kernels/align", "_LIMIT: Final = 2.0**30", "_LIMIT: Final = 2.0**50"),
     ("kernels/align", "_ACCUMULATOR_UNIT: Final = 2.0**-88", "_ACCUMULATOR_UNIT: Final = 2.0**-92"),
     ("kernels/align", "_SMALLEST8: Final = 2.0**-600", "_SMALLEST8: Final = 2.0**-290"),
-    ("kernels/half", "_LIMIT: Final = 2.0**50", "_LIMIT: Final = 2.0**80"),
+    ("kernels/block", "_LIMIT: Final = 2.0**50", "_LIMIT: Final = 2.0**80"),
     ("accumulate", '"tree": "seq-muladd"', '"tree": "seq"'),
     ("accumulate", "np.abs(x) < np.float32", "np.abs(x) <= np.float32"),
 ]

@@ -24,9 +24,9 @@ FORMATS = [
     Mutation("formats/dtypes", '"float8_e5m2", 8, 5, 2, 15, 57344.0', '"float8_e5m2", 8, 5, 2, 14, 57344.0'),
     Mutation("formats/dtypes", "3, 7, 448.0, has_infinity=False", "3, 7, 480.0, has_infinity=False"),
     Mutation("formats/dtypes", "448.0, has_infinity=False", "448.0, has_infinity=True"),
-    Mutation("formats/hifloat8_codes", "(0b10, 2, 3)", "(0b10, 2, 2)"),
-    Mutation("formats/hifloat8_codes", "(body - 23)", "(body - 22)"),
-    Mutation("formats/hifloat8_codes", "INFINITY_CODE = 0x6F", "INFINITY_CODE = 0x6E"),
+    Mutation("formats/dtypes", "(0b10, 2, 3)", "(0b10, 2, 2)"),
+    Mutation("formats/dtypes", "(body - 23)", "(body - 22)"),
+    Mutation("formats/dtypes", "INFINITY_CODE = 0x6F", "INFINITY_CODE = 0x6E"),
 ]
 ROUNDINGS = [
     # one tie rule, one direction, one boundary
@@ -47,14 +47,12 @@ ROUNDINGS = [
     Mutation("formats/casts", "rounded = magnitude + half\n", "rounded = magnitude + half - np.uint32(1)\n"),
     Mutation("formats/casts", '23 - fmt.mantissa_bits, "RNE")', '23 - fmt.mantissa_bits, "RNA")'),
     Mutation("formats/casts", "bits | QUIET, bits)", "bits, bits)"),
-    Mutation(
-        "formats/hifloat8_rounding", "(np.uint32(1) << drop >> np.uint32(1))", "(np.uint32(1) << drop >> 2)"
-    ),
-    Mutation("formats/hifloat8_codes", "size <= 7, size", "size < 7, size"),
-    Mutation("formats/hifloat8_rounding", "np.uint32), kept == 3)", "np.uint32), kept >= 2)"),
-    Mutation("formats/hifloat8_rounding", "away & (fraction > 0)", "away & (fraction >= 0)"),
-    Mutation("formats/hifloat8_rounding", "away = fraction >= threshold", "away = fraction > threshold"),
-    Mutation("formats/hifloat8_rounding", "& (result != 0)", "& (result == result)"),
+    Mutation("formats/hifloat8", "(np.uint32(1) << drop >> np.uint32(1))", "(np.uint32(1) << drop >> 2)"),
+    Mutation("formats/dtypes", "size <= 7, size", "size < 7, size"),
+    Mutation("formats/hifloat8", "np.uint32), kept == 3)", "np.uint32), kept >= 2)"),
+    Mutation("formats/hifloat8", "away & (fraction > 0)", "away & (fraction >= 0)"),
+    Mutation("formats/hifloat8", "away = fraction >= threshold", "away = fraction > threshold"),
+    Mutation("formats/hifloat8", "& (result != 0)", "& (result == result)"),
 ]
 OVERFLOWS = [
     # one saturation switch
@@ -67,13 +65,13 @@ OVERFLOWS = [
         "formats/format_rounding", "np.full(negative.shape, _last_bit_is_odd(fmt))", "np.ones_like(negative)"
     ),
     Mutation("formats/format_rounding", "where(inwards & finite_input", "where(inwards"),
-    Mutation("formats/hifloat8_rounding", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
-    Mutation("formats/hifloat8_rounding", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
-    Mutation("formats/controls", "not instruction_saturates", "instruction_saturates", "test_controls"),
-    Mutation("formats/controls", "if bits.global_rules else", "if True else", "test_controls"),
-    Mutation("formats/controls", "fmt.name in FP8 else", "fmt.bits == 8 else", "test_controls"),
-    Mutation("formats/controls", "if inf_nan and fmt.name in", "if inf_nan or fmt.name in", "test_controls"),
-    Mutation("formats/controls", 'preset == "c-api-pages" and', "False and", "test_controls"),
+    Mutation("formats/hifloat8", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
+    Mutation("formats/hifloat8", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
+    Mutation("formats/dtypes", "not instruction_saturates", "instruction_saturates", "test_controls"),
+    Mutation("formats/dtypes", "if bits.global_rules else", "if True else", "test_controls"),
+    Mutation("formats/dtypes", "fmt.name in FP8 else", "fmt.bits == 8 else", "test_controls"),
+    Mutation("formats/dtypes", "if inf_nan and fmt.name in", "if inf_nan or fmt.name in", "test_controls"),
+    Mutation("formats/dtypes", 'preset == "c-api-pages" and', "False and", "test_controls"),
 ]
 METRICS = [
     Mutation("metric_chunks", "(size + 1e-7)", "(size + 1e-8)", "test_metrics"),
@@ -84,10 +82,10 @@ METRICS = [
         "metric_chunks", "narrow_to_odd(reference), fmt", "reference.astype(np.float32), fmt", "test_metrics"
     ),
     Mutation("metrics", 'specials_match and total("st_misses")', 'total("st_misses")', "test_metrics"),
-    Mutation("standards", "MIXED_ULPS = 32", "MIXED_ULPS = 33", "test_metrics"),
-    Mutation("standards", "MIXED_MISS_SHARE = 0.01", "MIXED_MISS_SHARE = 0.02", "test_metrics"),
-    Mutation("standards", '"float32": Standards(1e-4', '"float32": Standards(1e-3', "test_metrics"),
-    Mutation("formats/ulp", "fmt.min_exponent, math", "fmt.min_exponent + 1, math", "test_metrics"),
+    Mutation("metric_chunks", "MIXED_ULPS = 32", "MIXED_ULPS = 33", "test_metrics"),
+    Mutation("metric_chunks", "MIXED_MISS_SHARE = 0.01", "MIXED_MISS_SHARE = 0.02", "test_metrics"),
+    Mutation("metric_chunks", '"float32": Standards(1e-4', '"float32": Standards(1e-3', "test_metrics"),
+    Mutation("formats/dtypes", "fmt.min_exponent, math", "fmt.min_exponent + 1, math", "test_metrics"),
 ]
 
 

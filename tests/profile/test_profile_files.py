@@ -309,7 +309,7 @@ def test_a_file_that_is_taken_away_is_missed(tmp_path):
 
 def look_in(folder, monkeypatch):
     """Take a folder for that of the shipped files."""
-    for module in ("files", "reading"):
+    for module in ("files",):
         monkeypatch.setattr(f"ascendsim.profile.{module}.configs_directory", lambda: folder)
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim.report.pictures import core_name, core_spans, coverage, middle_window
+from ascendsim.report.pictures import core_spans, coverage, middle_window
 from ascendsim.report.trace import write_trace
+from ascendsim.report.words import core_name
 from tests.helpers.report_samples import entered_kernel, timed_kernel
 from tests.helpers.toy_profiles import toy_split
 

@@ -32,7 +32,7 @@ STACK = [
         "        number = rows[ROW * ends + ABOVE]\n",
         "        number = rows[ROW * ends + BELOW]\n",
     ),
-    Mutation("timing/l2/stack", "        self.forget_bytes()", "        pass"),
+    Mutation("timing/l2/phase", "        self.forget_bytes()", "        pass"),
     Mutation("timing/l2/account", "        stack.forget_bytes()", "        pass"),
 ]
 SLICES = [
@@ -43,18 +43,18 @@ SLICES = [
     Mutation("timing/l2/slices", "newest[note] != lane + 1", "newest[note] == 0"),
     Mutation("timing/l2/slices", "parts + (cores - 1) * (parts", "1 + (cores - 1) * (parts"),
     Mutation("timing/l2/slices", BY_DIRECTION, "moved[L2_READ] += cores *"),
-    Mutation("timing/l2/lanes", "if begin + traffic.bytes > traffic.tensor.size_bytes:", "if False:"),
+    Mutation("timing/l2/phase", "if begin + traffic.bytes > traffic.tensor.size_bytes:", "if False:"),
 ]
 SHARING = [
-    Mutation("timing/l2/rounds", " + table[TRAFFIC * traffics[index] + KIND]", ""),
-    Mutation("timing/l2/rounds", "total += accessing(", "total = accessing("),
-    Mutation("timing/l2/walk", "if not sharing[word] & bit:", "if True:"),
-    Mutation("timing/l2/walk", "FETCH] > 1 and kind != WRITE", "FETCH] > 1"),
-    Mutation("timing/l2/walk", "            _nobody_shares(known, words, sharing)", "            pass"),
-    Mutation("timing/l2/walk", "known + lane // GROUP_BITS", "known"),
-    Mutation("timing/l2/classes", "readers[index] > tensors", "readers[index] >= tensors"),
-    Mutation("timing/l2/classes", "if column == CLASS:", "if column >= 7:"),
-    Mutation("timing/l2/accesses", "* self.readers + own * parts", "* self.readers + own"),
+    Mutation("timing/l2/phase", " + table[TRAFFIC * traffics[index] + KIND]", ""),
+    Mutation("timing/l2/phase", "total += accessing(", "total = accessing("),
+    Mutation("timing/l2/lru", "if not sharing[word] & bit:", "if True:"),
+    Mutation("timing/l2/lru", "FETCH] > 1 and kind != WRITE", "FETCH] > 1"),
+    Mutation("timing/l2/lru", "            _nobody_shares(known, words, sharing)", "            pass"),
+    Mutation("timing/l2/lru", "known + lane // GROUP_BITS", "known"),
+    Mutation("timing/l2/slices", "readers[index] > tensors", "readers[index] >= tensors"),
+    Mutation("timing/l2/slices", "if column == CLASS:", "if column >= 7:"),
+    Mutation("timing/l2/phase", "* self.readers + own * parts", "* self.readers + own"),
     Mutation("timing/l2/phase", "reads_carry = read >= written", "reads_carry = read > written"),
     Mutation("timing/l2/phase", "if len(known) < found:", "if False:"),
 ]

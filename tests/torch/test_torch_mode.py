@@ -63,13 +63,13 @@ def test_gradients_under_the_mode_are_those_of_the_direct_call(kind, biased):
     grad_output = normal((2, 6, 4, 4), kind, seed=1)
     with Simulation("910B"):
         conv(x).backward(grad_output)
-    arrays = [door.tensors.array_of(t) for t in (grad_output, x, conv.weight)]
+    arrays = [door.autograd.array_of(t) for t in (grad_output, x, conv.weight)]
     sizes = [6] if biased else [0]
     made = convolution_backward(*arrays, sizes, 2, 1, 1, False, 0, 2, (True, True, biased), 0, product="910B")
-    assert same_bits(x.grad, door.tensors.tensor_of(made.grad_input, x))
-    assert same_bits(conv.weight.grad, door.tensors.tensor_of(made.grad_weight, x))
+    assert same_bits(x.grad, door.autograd.tensor_of(made.grad_input, x))
+    assert same_bits(conv.weight.grad, door.autograd.tensor_of(made.grad_weight, x))
     if biased:
-        assert same_bits(conv.bias.grad, door.tensors.tensor_of(made.grad_bias, x))
+        assert same_bits(conv.bias.grad, door.autograd.tensor_of(made.grad_bias, x))
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -7,7 +7,8 @@ from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.formats.casts import decode
 from tests.helpers.torch_samples import KINDS, door, same_bits, torch
 
-array_of, tensor_of, channels_last = door.tensors.array_of, door.tensors.tensor_of, door.tensors.channels_last
+array_of, tensor_of = door.autograd.array_of, door.autograd.tensor_of
+channels_last = door.autograd.channels_last
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from ascendsim.ops.results import KernelResult
 from ascendsim.program.kernel import Core
 from ascendsim.program.places import bare, core_of
-from ascendsim.report.pictures import core_name
 from ascendsim.report.trace.events import (
     PHASE_TID,
     Clock,
@@ -23,6 +22,7 @@ from ascendsim.report.trace.events import (
     span,
 )
 from ascendsim.report.trace.traffic import Bytes
+from ascendsim.report.words import core_name
 from ascendsim.timing.timeline import (
     CoreTimeline,
     PhaseTimeline,
