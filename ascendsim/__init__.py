@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.products import MatmulProblem
     from ascendsim.ops.schedules.base import Schedule
-    from ascendsim.ops.tiling.legal.tilings import legal_tilings
+    from ascendsim.ops.tiling.legal_tilings import legal_tilings
     from ascendsim.ops.tiling.plan_files import read_plans, write_plans
     from ascendsim.ops.tiling.request import PartialPlan
     from ascendsim.profile import load_profile
@@ -89,7 +89,7 @@ _HOMES = {
     "estimate": "ascendsim.ops.convolution_backward",
     "estimate_many": "ascendsim.ops.many",
     "estimate_matmul": "ascendsim.ops.matmul",
-    "legal_tilings": "ascendsim.ops.tiling.legal.tilings",
+    "legal_tilings": "ascendsim.ops.tiling.legal_tilings",
     "load_profile": "ascendsim.profile",
     "matmul": "ascendsim.ops.matmul",
     "read_plans": "ascendsim.ops.tiling.plan_files",

@@ -1,4 +1,4 @@
-"""Arguments as users write them: Python's integers and truth values and numpy's mean the same."""
+"""Arguments as users write them: integers and truth values of Python or of numpy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole(value: Any) -> int | None:
 
 
 def items(value: Any) -> tuple[Any, ...] | None:
-    """Return what is in a list of any kind; None for what is none, has no order, or is far too long.
+    """Return the items of a list of any kind; None for other values, unordered ones and far too long ones.
 
     No more is read of it than a list may hold, so that an endless one costs nothing.
     """
@@ -55,7 +55,7 @@ def shown(value: Any) -> str:
 
 
 def refusal(name: str, given: object, rule: str) -> ConfigError:
-    """Return the error for a value without a meaning: what it is of, what was got, and what it must be."""
+    """Return the error for a meaningless value: its name, the value, and the allowed values."""
     return ConfigError(f"{name} is {shown(given)}; it must be {rule}")
 
 
@@ -68,5 +68,5 @@ def truth(value: Any) -> bool | None:
 
 
 def is_bool(value: Any) -> bool:
-    """Tell truth values, also numpy's, without importing numpy."""
+    """Return whether a value is a truth value, of Python or numpy, without importing numpy."""
     return type(value).__name__ in ("bool", "bool_")

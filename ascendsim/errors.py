@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class AscendSimError(ValueError):
-    """Base of every error that ascendsim raises for a mistake in what it was given."""
+    """Base of every error that ascendsim raises for a mistake in its inputs."""
 
 
 class ConfigError(AscendSimError):
-    """A product file, study file or option does not say what it must."""
+    """A product file, study file or option has a missing or wrong value."""
 
 
 class ShapeError(AscendSimError):
@@ -44,7 +44,7 @@ class ProgramError(AscendSimError):
 
 
 class DataError(AscendSimError):
-    """A file with the user's data cannot be read as what it should be."""
+    """A file with the user's data cannot be read in the expected form."""
 
 
 class WorkerError(AscendSimError):
@@ -88,7 +88,7 @@ class AclnnError(AscendSimError):
 
 def close_matches(word: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return at most `n` known words that were probably meant, the nearest first, for a hint."""
-    # Imported here: nearly every module may have to say such a thing, and hardly any call makes one say it.
+    # Imported here: nearly every module may need a hint, and hardly any call does.
     from difflib import get_close_matches
 
     return get_close_matches(word, list(known), n=n, cutoff=cutoff)

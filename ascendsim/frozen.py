@@ -1,4 +1,4 @@
-"""What frozen objects are made of: mappings that nobody can change, attributes that are worked out once."""
+"""Parts of frozen objects: mappings that nobody can change, attributes that are computed once."""
 
 from __future__ import annotations
 

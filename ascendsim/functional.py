@@ -1,6 +1,6 @@
 """Run a kernel for its results.
 
-Instructions do what they mean on a `CoreMemory`; this module only decides in which order they are called. It
+Instructions act on a `CoreMemory` by their own meanings; this module only decides the order of the calls. It
 knows neither convolution nor time.
 """
 
@@ -46,7 +46,7 @@ def run_kernel(
              poisoned with NaN (integers: with its bits)
     Order    "program": core after core; an integer: a random order that respects the waits and the order
              inside every pipe, drawn from that seed; or for every phase its instructions in order, such as
-             `timing.arrivals` tells them
+             `timing.timeline.arrivals` returns them
     Observe  is called after each instruction, with its phase and core
     At once  phases that can do their work at once (`Phase.at_once`) do so, unless an order is asked for other
              than that of the program, or somebody observes; otherwise every instruction is executed
@@ -57,7 +57,7 @@ def run_kernel(
         if name not in gm:
             gm[name] = np.full(tensor.shape, np.nan, dtype=np.float32).view(kernel.math.carrier)
     shared: dict[Any, Any] = {}
-    # A core is done before the next one begins, where the order is that of the program: so they take the same
+    # In program order a core is done before the next one begins: so they take the same
     # storage in turn, which is in the caches then.
     storage = Storage(kernel.math.carrier)
     at_once = at_once and order == "program" and observe is None

@@ -68,9 +68,10 @@ def in_order(
     """Return what a function makes of each task.
 
     workers  processes; 1: this one alone, None: one for each usable core, if the tasks are worth a start
-    advance  is told the number of a task before it begins; of another process, when its answer has come
+    advance  is called with the number of a task before it begins; in another process, when its answer comes
     Raises   whatever `function` does, with the task's number in a note; WorkerError where a worker ends
-             before its work; ConfigError where a task cannot be sent to one, or `workers` is no such number
+             before its work; ConfigError where a task cannot be sent to one, or `workers` is no number of
+             processes
     """
     count = worker_count(workers, len(tasks))
     alone: Iterable[Task] = tasks if count == 1 else for_a_start(tasks) if workers is None else ()
@@ -107,7 +108,7 @@ def _spread(
     from concurrent.futures.process import BrokenProcessPool
 
     left = len(tasks) - len(answers)
-    # Before the first process: a task that cannot be sent is told at once.
+    # Before the first process: a task that cannot be sent is refused at once.
     sent, size = _sendable("the function", function), portion_size(left, workers)
     portions = [
         (first, [_sendable(first + at, task) for at, task in enumerate(tasks[first : first + size])])
@@ -192,7 +193,7 @@ def portion_size(tasks: int, workers: int) -> int:
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Give a pool of which no process is left at the end; one that is interrupted is at work no longer."""
+    """Yield a pool that leaves no process at the end; an interrupted pool stops its work."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 

@@ -8,7 +8,7 @@ rank_by_public_figures   the models of float32 by what is public about 910B and 
 error_metrics      all measures of one tensor against float64
 reduction_tree     the order of a reduction's additions; `as_text` and `as_dot` print it
 format_of, quantise      formats of studies: free ones, shared scales, stochastic rounding
-GPUS               tensor cores of other vendors as models, to be named as `accumulation`
+GPUS               tensor cores of other vendors by name and operand format, to be named as `accumulation`
 """
 
 from __future__ import annotations
@@ -54,12 +54,16 @@ __all__ = [
 ]
 
 
+LONGEST_PATH = 4096
+
+
 @default_arithmetic
 def identify(folder: str | Path) -> tuple[Identification, ...]:
     """Return what the answers in a folder of `ascendsim probe` say, format by format.
 
     Raises   ConfigError for a folder without a probe or without answers
     """
-    if not isinstance(folder, str | Path):
+    # No system has longer paths.
+    if not isinstance(folder, str | Path) or len(str(folder)) > LONGEST_PATH:
         raise refusal("identify: folder", folder, "the path of a folder that `ascendsim probe` wrote")
     return identify_outputs(read_outputs(Path(folder)))

@@ -35,7 +35,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 
         def advance(name: str) -> None:
             nonlocal told
-            # Told before each task, so that the first call ends none.
+            # The call comes before each task, so the first call completes none.
             bar.update(task, description=name, advance=1 if told else 0)
             told = True
 
@@ -43,10 +43,10 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 
 
 class Counted:
-    """Tells how far a study is, in the same words and numbers on a terminal and in a pipe.
+    """Shows the progress of a study, in the same words and numbers on a terminal and in a pipe.
 
-    A study makes calls in rounds, and what it asks next hangs on their answers: how many rounds will come is
-    not known before. So two counts are told, of the round and of the whole. `computed` is the second one.
+    A study makes calls in rounds, and each round depends on the answers of the last: the number of rounds is
+    not known before. So two counts are shown, of the round and of the whole. `computed` is the second one.
     """
 
     def __init__(self, show: Callable[[int, int, str], None]) -> None:

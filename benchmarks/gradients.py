@@ -6,6 +6,7 @@
   with its kernels lowered, written down and timed anew
 - what share bare panels of accumulators have, which no product can exceed (`panels.py`)
 - the layer under models that cut: their share of the speed of their twins that round to nearest
+- with instructions against without, for layers of several sizes: how many times as long
 - a small layer, and the three backward calls of a small network on images of 8x8: milliseconds
 - the layer again on two threads: how many times as fast as on one, by seconds of the processor as
   `threads.py` reckons, both in turn, and on the clock
@@ -40,6 +41,17 @@ DIGITS = (
     SMALL,
     ConvProblem(input=(64, 64, 2, 2), weight=(64, 64, 3, 3), padding=1),
 )
+# Layers that are made with instructions and without: of ResNet-50, of CIFAR, and small ones.
+BOTH_WAYS = {
+    "128->128 3x3 @28, batch 4": LAYER,
+    "256->256 3x3 @14, batch 4": ConvProblem((4, 256, 14, 14), (256, 256, 3, 3), padding=1),
+    "256->256 3x3 @14, batch 1": ConvProblem((1, 256, 14, 14), (256, 256, 3, 3), padding=1),
+    "256->128 1x1 @28, batch 2": ConvProblem((2, 256, 28, 28), (128, 256, 1, 1)),
+    "64->64 3x3 @32, batch 8": ConvProblem((8, 64, 32, 32), (64, 64, 3, 3), padding=1),
+    "64 groups 3x3 @28, batch 4": ConvProblem((4, 64, 28, 28), (64, 1, 3, 3), padding=1, groups=64),
+    "32->64 3x3 @4, batch 64": SMALL,
+    "1->32 3x3 @8, batch 64": DIGITS[0],
+}
 
 
 class Case(NamedTuple):
@@ -100,6 +112,17 @@ def print_cut(call: Call) -> None:
         print(f"{model}: RZ {nearest / cut:.2f} times as fast as RNE (target {CUT_TARGET}){met}", flush=True)
 
 
+def print_both_ways(name: str, problem: ConvProblem) -> None:
+    """Print how much longer a call takes that runs instructions and is timed; both in turn."""
+    call = Call.of(problem)
+    times = [[call.best(1, timing=timing) for timing in (True, False)] for _ in range(RUNS)]
+    timed, untimed = (min(column) * 1e3 for column in zip(*times, strict=True))
+    print(
+        f"{name:27s} with instructions {timed:6.2f} ms, without {untimed:6.2f}: {timed / untimed:.1f} times",
+        flush=True,
+    )
+
+
 def print_two_threads(call: Call, model: str) -> None:
     """Print how fast two threads are against one; both in turn."""
     load, options = os.getloadavg()[0], {"accumulation": model, "timing": False}
@@ -140,6 +163,8 @@ def main() -> None:
             f"ratio {bare / machine:.2f}"
         )
     print_cut(Call.of(LAYER))
+    for name, problem in BOTH_WAYS.items():
+        print_both_ways(name, problem)
     took = Call.of(SMALL).best(20, timing=False) * 1e3
     print(f"small layer: {took:.2f} ms (target 5){'' if took <= 5 else '  MISSED'}")
     calls = [Call.of(problem, image=number > 0) for number, problem in enumerate(DIGITS)]

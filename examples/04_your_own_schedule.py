@@ -23,7 +23,7 @@ class WeightsStay(Dgrad):
 
     def dealt(self):
         """Return the tasks of each core: those of one column block together."""
-        walk = sorted(self.tasks.tasks, key=lambda task: (task.group, task.first_column))
+        walk = sorted(self.tasks.tasks, key=lambda task: (task.group, task.columns))
         return [walk[share.start : share.stop] for share in shares(len(walk), self.tiling.used_cores)]
 
     @cached_property
@@ -33,7 +33,7 @@ class WeightsStay(Dgrad):
 
     def program(self, tasks):
         """Return the program of one core."""
-        return NestProgram(self.loops, self.tasks.rows(tasks), self.hazards)
+        return NestProgram(self.loops, tasks, self.hazards)
 
 
 class Loops(Nest):

@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,23 @@ def pytest_addoption(parser):
 def update(request):
     """Whether stored outputs are to be rewritten."""
     return request.config.getoption("--update")
+
+
+@pytest.fixture
+def small_files():
+    """Let no file grow beyond so many bytes as long as a `with` lasts, as on a disk that is full."""
+
+    @contextmanager
+    def limited(most):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        # Python leaves out the signal, so that a write fails as it does without room.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
 
 
 @pytest.fixture

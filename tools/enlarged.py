@@ -2,7 +2,7 @@
 
     python tools/enlarged.py [--batch 32] [--jobs N] [--store FILE] [--sample] [PRODUCT ...]
 
-It writes docs/enlarged.md. Some 11,000 calls, a quarter of an hour of one core; kept in FILE, so that a
+It writes reports/enlarged.md. Some 11,000 calls, a quarter of an hour of one core; kept in FILE, so that a
 second run goes on where the first ended. With --sample only the section on other starts of L2 is made anew.
 """
 
@@ -16,15 +16,15 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.ops.results import Estimate
 from ascendsim.profile import Change, Profile
 from ascendsim.report.markdown import markdown_table
-from ascendsim.report.tables import TextTable
 from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.gains import study_hardware
 from ascendsim.studies.hardware.plans import enlargings
 from ascendsim.studies.hardware.records import Gain, LayerGain, Question, StudiedLayer
+from ascendsim.studies.table import Table, text_table
 from ascendsim.studies.tuning.tune import kernel_parts
 from ascendsim.workloads import load_workload
 
-PAGE = Path(__file__).parent.parent / "docs" / "enlarged.md"
+PAGE = Path(__file__).parent.parent / "reports" / "enlarged.md"
 PRODUCTS = ("910B2", "910_93", "910_95", "310P", "910")
 # A start that misses: all that is shared has a say, memory too.
 STARTS = ("handed",)
@@ -134,7 +134,7 @@ COLUMNS = ("figures", "calls", "slower", "most, % of the call")
 def page(batch: int, found: dict[str, dict[str, Found]]) -> str:
     """Return the page without its last section: a row for each product, then every case."""
     rows = tuple((product, *one.cells) for product, of in found.items() for one in of.values())
-    summary = TextTable("", ("product", *COLUMNS), frozenset({0}), rows)
+    summary = text_table("", ("product", *COLUMNS), frozenset({0}), rows)
     lines = [HEAD.format(batch=batch), markdown_table(summary)]
     for product, of in found.items():
         slower = [case for one in of.values() for case in one.slower]
@@ -148,7 +148,7 @@ def sample_section(batch: int, found: dict[str, dict[str, Found]]) -> str:
     rows = tuple(
         (start, product, *of[start].cells) for start in SAMPLE_STARTS for product, of in found.items()
     )
-    summary = TextTable("", ("L2", "product", *COLUMNS), frozenset({0, 1}), rows)
+    summary = text_table("", ("L2", "product", *COLUMNS), frozenset({0, 1}), rows)
     lines = [SAMPLE_HEAD.format(batch=batch, layers=", ".join(SAMPLE)), markdown_table(summary)]
     for product, of in found.items():
         slower = [case for one in of.values() for case in one.slower]
@@ -157,7 +157,7 @@ def sample_section(batch: int, found: dict[str, dict[str, Found]]) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _cases(slower: Sequence[Slower]) -> TextTable:
+def _cases(slower: Sequence[Slower]) -> Table:
     rows = tuple(
         (
             one.change,
@@ -170,7 +170,7 @@ def _cases(slower: Sequence[Slower]) -> TextTable:
         for one in sorted(slower, key=lambda one: one.layer.share)
     )
     headings = ("figure", "layer, L2", "call us", "kernel, cycles", "% of it", "where they go")
-    return TextTable("", headings, frozenset({0, 1, 3, 5}), rows)
+    return text_table("", headings, frozenset({0, 1, 3, 5}), rows)
 
 
 HEAD = """\
@@ -182,7 +182,7 @@ starts [below](#other-starts-of-l2), of three layers); each gradient under the b
 and new plan, added cores idle where they cost time. Below are all calls that come out slower. The kernel is
 the one that loses most, with the cycles of one pipe of the core that ends last: busy, waits and idle add up
 to those of the kernel. How a better figure can cost time is said in
-[timing.md](timing.md#a-faster-figure)."""
+[timing.md](../docs/timing.md#a-faster-figure)."""
 SAMPLE_TITLE = "## Other starts of L2"
 SAMPLE_HEAD = (
     SAMPLE_TITLE

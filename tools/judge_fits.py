@@ -1,4 +1,4 @@
-"""Judge fitted figures by rows that they did not see, and write the tables into docs/validation.md.
+"""Judge fitted figures by rows that they did not see, and write the tables into reports/fits.md.
 
     python tools/judge_fits.py TABLE [CLASS ...]
 
@@ -16,12 +16,12 @@ from pathlib import Path
 from ascendsim.errors import DataError
 from ascendsim.profile import list_products
 from ascendsim.report.markdown import markdown_table
-from ascendsim.report.tables import TextTable
+from ascendsim.studies.table import Table, text_table
 from ascendsim.validate.ablation import Effect, LeftOut, effects, leave_out
 from ascendsim.validate.compare import Summary
-from ascendsim.validate.schema import CLASSES, Row, read_rows
+from ascendsim.validate.schema import CLASSES, MeasuredRow, read_rows
 
-PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
+PAGE = Path(__file__).parent.parent / "reports" / "fits.md"
 BEGIN, END = "<!-- written by tools/judge_fits.py -->\n", "<!-- end of what it writes -->\n"
 # Product, what is left out, what the ids of its rows begin with, and those of the rows to fit on.
 LEFT_OUT = (
@@ -36,7 +36,7 @@ LEFT_OUT = (
 )
 
 
-def left_out(rows: Sequence[Row]) -> Iterator[LeftOut]:
+def left_out(rows: Sequence[MeasuredRow]) -> Iterator[LeftOut]:
     """Yield what comes of leaving out each network, layer or kernel of which rows are at hand."""
     convolutions = [row for row in rows if row.kind == "convolution"]
     for product, name, prefix, beside in LEFT_OUT:
@@ -47,7 +47,7 @@ def left_out(rows: Sequence[Row]) -> Iterator[LeftOut]:
             yield leave_out(f"{product}: {name}", product, held, others)
 
 
-def left_out_table(found: Sequence[LeftOut]) -> TextTable:
+def left_out_table(found: Sequence[LeftOut]) -> Table:
     """Show the errors of what was left out."""
     rows = tuple(
         (
@@ -66,7 +66,7 @@ def left_out_table(found: Sequence[LeftOut]) -> TextTable:
         "as committed",
         "with none",
     )
-    return TextTable("", headings, frozenset({0, 2}), rows)
+    return text_table("", headings, frozenset({0, 2}), rows)
 
 
 def _errors(summary: Summary) -> str:
@@ -74,7 +74,7 @@ def _errors(summary: Summary) -> str:
     return f"{summary.median:.1%}, p90 {summary.p90:.1%}{rank}"
 
 
-def effects_table(found: Sequence[Effect]) -> TextTable:
+def effects_table(found: Sequence[Effect]) -> Table:
     """Show what each figure does to kernels that it did not see, the largest changes first."""
     rows = tuple(
         (
@@ -86,10 +86,10 @@ def effects_table(found: Sequence[Effect]) -> TextTable:
         for item in sorted(found, key=lambda item: item.kept[1] - item.dropped[1])
         if item.moved
     )
-    return TextTable("", ("figure", "rows that it moves", "errors", "without it"), frozenset({0}), rows)
+    return text_table("", ("figure", "rows that it moves", "errors", "without it"), frozenset({0}), rows)
 
 
-def section(rows: Sequence[Row], classes: Sequence[str] = ()) -> str:
+def section(rows: Sequence[MeasuredRow], classes: Sequence[str] = ()) -> str:
     """Return what stands between the two marks of the page; effects are those on some classes, or all."""
     own = [row for row in rows if not classes or row.kind in classes]
     parts = [markdown_table(left_out_table(list(left_out(rows))))]
@@ -109,7 +109,7 @@ def main(words: Sequence[str]) -> int:
         print(f"usage: python tools/judge_fits.py TABLE [{'] ['.join(CLASSES)}]", file=sys.stderr)
         return 2
     try:
-        rows = [row for row in read_rows(Path(words[0])) if isinstance(row, Row)]
+        rows = [row for row in read_rows(Path(words[0])) if isinstance(row, MeasuredRow)]
     except DataError as error:
         print(error, file=sys.stderr)
         return 2

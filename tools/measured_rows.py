@@ -19,15 +19,12 @@ from ascendsim.profile import list_products, load_profile
 from ascendsim.validate.schema import COLUMNS, NEEDED, read_lines
 from prose.chips import variant_of
 from prose.copies import Cells, instruction_cells, stream_cells
-from prose.forward import forward_cells, is_forward
+from prose.forward import TRANSPOSED, forward_cells, is_forward, transposed_cells
 from prose.gradients import CALLS, gradient_cells
-from prose.layouts import is_layout, layout_cells
 from prose.products import is_product, is_tiles, product_cells, tile_cells
 from prose.raw import COLUMNS as RAW_COLUMNS
 from prose.raw import Raw, SkipError, read_line
-from prose.sums import is_sum, sum_cells
-from prose.transposed import OPERATOR as TRANSPOSED
-from prose.transposed import transposed_cells
+from prose.vectors import is_layout, is_sum, layout_cells, sum_cells
 
 MEASURED = "real-hardware"
 INSTRUCTIONS = {"MMAD": "mmad", "VEC": "vector", "MOV": "move", "LOAD": "load"}

@@ -5,57 +5,53 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # The fast tests that concern a file, first those that are quick to fail: a name, or a name and which of it.
-FORMATS = ("test_casts", "test_hf32", "test_hifloat8", "test_formats", "test_controls", "test_metrics")
-PARTS = ("test_accumulation_parts", "test_accumulation_panels", "test_accumulation_packing")
+FORMATS = ("test_casts", "test_formats", "test_metrics")
+PARTS = ("test_accumulation_parts", "test_accumulation_panels")
 KERNELS = ("test_accumulation_edges", "test_accumulation_kernels", "test_default_arithmetic")
-PLANS = ("test_vendor_plans", "test_thresholds_dgrad", "test_thresholds_wgrad", "test_thresholds_910b")
-PLANS = (*PLANS, "test_product_fields", "test_vendor_fits", "test_product_tiling")
-NESTS = ("test_wgrad_shares", "test_wgrad_stream", "test_dgrad_shares", "test_dgrad_split", "test_dgrad_c04")
-CUBE = ("test_cube_instructions", "test_costs", "test_sliding", "test_peaks", "test_handover")
-VECTOR = ("test_vector_instructions", "test_zero_insertion", "test_winograd_instructions", "test_transdata")
+PLANS = ("test_vendor_plans", "test_thresholds_dgrad", "test_thresholds_wgrad", "test_blocks_910b")
+PLANS = (*PLANS, "test_product_tiling", "test_vendor_records")
+NESTS = ("test_shares", "test_wgrad_stream", "test_dgrad_split", "test_dgrad_taps")
+CUBE = ("test_cube_instructions", "test_costs", "test_layouts", "test_peaks", "test_handover")
+VECTOR = ("test_vector_instructions", "test_dilation", "test_transdata")
 LAYOUTS = ("test_layouts", "test_transdata", "test_merged_layouts")
-GRAPH = ("test_kernel_graph", "test_graph", "test_known_graphs", "test_lowering_notes", *LAYOUTS)
-GRAPH = (*GRAPH, "test_conversions", "test_output_formats", "test_profile_generations", "test_folded_batches")
-GRAPH = (*GRAPH, "test_patches", "test_turned_weights", "test_gradient_products", "test_dilation")
-GRAPH = (*GRAPH, "test_operators_bias", "test_operators_views", "test_view_copies", "test_operators_parts")
+GRAPH = ("test_kernel_graph", "test_graph", *LAYOUTS)
+GRAPH = (*GRAPH, "test_conversions", "test_operators_dtypes", "test_profile", "test_gradient_products")
+GRAPH = (*GRAPH, "test_patches", "test_vector_kernels", "test_gradient_products", "test_dilation")
+GRAPH = (*GRAPH, "test_operators_sums", "test_operators_views", "test_view_copies")
 GRAPH = (*GRAPH, "test_aclnn_workspace", "test_own_wgrad", "test_dgrad_split", "test_group_merge")
 NOTES = (
-    "test_lowering_notes",
+    "test_kernel_graph",
     "test_plan_errors",
     "test_own_wgrad",
-    "test_output_formats",
-    "test_operators_parts",
+    "test_operators_dtypes",
+    "test_operators_sums",
 )
-RULES = ("cube_math", "documents", "eight_bit", "empty", "files", "from_cube", "limits", "messages", "order")
-RULES = tuple(f"test_rules_{name}" for name in (*RULES, "page", "records", "remembered", "types"))
+RULES = ("cube", "documents", "files", "limits", "messages", "order")
+RULES = (*(f"test_rules_{name}" for name in RULES), "test_page_words")
 TESTS = {
-    "numerics/formats/ulp": ("test_standards", "test_metrics"),
+    "numerics/formats/ulp": ("test_metrics",),
     "numerics/formats": (*FORMATS, "test_default_arithmetic cast or narrowing or definitions or grid"),
-    "numerics/metric": ("test_metrics", "test_standards", "test_docs"),
-    "numerics/standards": ("test_standards", "test_metrics", "test_formats"),
-    "numerics/accumulation/models": (
-        "test_accumulation_models",
-        "test_model_hints",
-        "test_accumulation_twins",
-    ),
+    "numerics/metric": ("test_metrics", "test_page_words"),
+    "numerics/standards": ("test_metrics", "test_formats"),
+    "numerics/accumulation/models": ("test_accumulation_models",),
     "numerics/accumulation/settings": ("test_accumulation_models", "test_matmul_int8", "test_options"),
     "numerics/accumulation/integers": (
         "test_accumulation_models",
         "test_matmul_int8",
         "test_accumulation_edges",
     ),
-    "numerics/accumulation/twins": ("test_accumulation_twins", *KERNELS[:2]),
-    "numerics/compiled/gathered/halves": ("test_half_conversions",),
-    "numerics/compiled/gathered/threads": ("test_threads", "test_gathered_products"),
+    "numerics/accumulation/twins": ("test_accumulation_models", *KERNELS[:2]),
+    "numerics/compiled/gathered/turned": ("test_conversions", "test_gathered_products"),
+    "numerics/compiled/gathered/threads": ("test_gathered_products",),
     "numerics/compiled/gathered": ("test_gathered_products",),
-    "numerics/compiled/kernels/align": ("test_accumulation_kernels align", *KERNELS),
-    "numerics/compiled/kernels/block": ("test_accumulation_kernels block", *KERNELS),
+    "numerics/compiled/align_kernels": ("test_accumulation_kernels align", *KERNELS),
+    "numerics/compiled/block_kernels": ("test_accumulation_kernels block", *KERNELS),
     "numerics/compiled/block_sums": ("test_accumulation_kernels block", *KERNELS),
     "numerics/compiled/kernels/chain": ("test_accumulation_kernels seq", *KERNELS),
     "numerics/compiled/kernels/fused": ("test_accumulation_kernels seq", *KERNELS),
     "numerics/compiled/kernels/half": ("test_accumulation_kernels seq", *KERNELS),
     "numerics/compiled/kernels/tree": ("test_accumulation_kernels tree", *KERNELS),
-    "numerics/accumulation": ("test_accumulation_models", "test_accumulation_twins", *KERNELS),
+    "numerics/accumulation": ("test_accumulation_models", *KERNELS),
     "numerics/compiled": (*PARTS, *KERNELS),
     "numerics": (*FORMATS, *PARTS, *KERNELS),
     "ops/lowering/matmul_formats": ("test_matmul", "test_matmul_int8", "test_options"),
@@ -63,46 +59,46 @@ TESTS = {
     "ops/lowering/notes": (
         *NOTES,
         "test_kernel_graph",
-        "test_plan",
-        "test_winograd_doors",
+        "test_plan_errors",
+        "test_winograd_kernel",
         "test_group_merge",
     ),
-    "ops/lowering/known": ("test_known_graphs", "test_known_times"),
+    "ops/lowering/known": ("test_graph", "test_sequences"),
     "ops/lowering/layouts": (*LAYOUTS, "test_graph", "test_group_merge"),
     "ops/lowering/relayouts": (*LAYOUTS, "test_view_copies", "test_group_merge"),
     "ops/lowering/call": ("test_reference each_gradient", *GRAPH),
     "ops/lowering": GRAPH,
-    "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan"),
+    "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan_errors"),
     "ops/tiling/vendor/library": (
         "test_library_wgrad",
         "test_library_tilings",
-        "test_plan",
-        "test_lowering_notes",
+        "test_plan_errors",
+        "test_kernel_graph",
     ),
-    "ops/tiling/vendor/matmul": ("test_matmul_plans", "test_matmul_tiling"),
-    "ops/tiling/vendor/workspace": ("test_workspace_formulas",),
+    "ops/tiling/vendor/matmul": ("test_matmul_plans", "test_matmul_cycles"),
+    "ops/tiling/vendor/workspace": ("test_aclnn_workspace",),
     "ops/tiling/request": ("test_group_merge", "test_vendor_plans", "test_merged_layouts"),
     "ops/tiling/vendor/product": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
-    "ops/tiling/vendor/operator": (*PLANS, "test_plan_errors", "test_group_merge", "test_winograd_rule"),
+    "ops/tiling/vendor/operator": (*PLANS, "test_plan_errors", "test_group_merge", "test_winograd"),
     "ops/tiling/vendor/names": (
         "test_plan_files",
-        "test_vendor_round_trip",
-        "test_turned_weights",
+        "test_plan_entries",
+        "test_vector_kernels",
         "test_group_merge",
     ),
-    "ops/tiling/vendor/arch35/winograd": (*PLANS, "test_winograd_rule", "test_winograd_doors"),
-    "ops/tiling/vendor": (*PLANS, "test_library_wgrad", *NESTS, "test_split_segments", "test_group_merge"),
-    "ops/tiling/legal": ("test_legal_tilings", "test_tuning_steps"),
-    "ops/tiling/bounds": ("test_bounds",),
-    "ops/tiling/complete": ("test_completion", "test_partial_plans", "test_plans_given"),
-    "ops/tiling/partial": ("test_completion", "test_partial_plans", "test_plans_given"),
-    "ops/tiling/given": ("test_plan_errors", "test_plans_given", "test_plans_astray"),
+    "ops/tiling/vendor/arch35/winograd": (*PLANS, "test_winograd", "test_winograd_kernel"),
+    "ops/tiling/vendor": (*PLANS, "test_library_wgrad", *NESTS, "test_dgrad_split", "test_group_merge"),
+    "ops/tiling/legal": ("test_legal_tilings",),
+    "ops/tiling/bounds": ("test_timing_layers",),
+    "ops/tiling/complete": ("test_partial_plans", "test_plans_given"),
+    "ops/tiling/partial": ("test_partial_plans", "test_plans_given"),
+    "ops/tiling/given": ("test_plan_errors", "test_plans_given"),
     "ops/tiling/plan_files": ("test_plan_files", "test_cli_plans"),
-    "ops/tiling/entries": ("test_plan_entries", "test_plan_files", "test_tuned_page"),
-    "ops/tiling": ("test_search_timed", "test_plan", "test_search", "test_matmul_tiling", "test_tiling"),
-    "cube": (*CUBE, "test_zero_insertion", "test_dgrad_c04"),
-    "vector/diagonal": ("test_diagonal", "test_group_merge", "test_merged_layouts"),
-    "vector": (*VECTOR, "test_change_boxes", "test_winograd_kernel", "test_operators_bias"),
+    "ops/tiling/entries": ("test_plan_entries", "test_plan_files"),
+    "ops/tiling": ("test_search", "test_plan_errors", "test_matmul_cycles", "test_tiling"),
+    "cube": (*CUBE, "test_dilation", "test_dgrad_taps"),
+    "vector/diagonal": ("test_merged_layouts", "test_group_merge"),
+    "vector": (*VECTOR, "test_vector_kernels", "test_winograd_kernel", "test_operators_sums"),
     "rules": RULES,
 }
 

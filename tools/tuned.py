@@ -2,8 +2,8 @@
 
     python tools/tuned.py [--product 910B2] [--batch 32] [--tilings 100] [--jobs N] [--store FILE]
 
-It writes docs/tuned.md. Some 4,500 calls, three minutes of one core; kept in FILE, so that a second run goes
-on where the first ended.
+It writes reports/tuned.md. Some 4,500 calls, three minutes of one core; kept in FILE, so that a second run
+goes on where the first ended.
 """
 
 import argparse
@@ -16,14 +16,14 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.tiling.bounds import Bound, least_time
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.report.markdown import markdown_table
-from ascendsim.report.tables import TextTable
 from ascendsim.studies.engine.run import Budget, Engine, Store
+from ascendsim.studies.table import Table, text_table
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
 from ascendsim.workloads import load_workload
 
-PAGE = Path(__file__).parent.parent / "docs" / "tuned.md"
+PAGE = Path(__file__).parent.parent / "reports" / "tuned.md"
 GRADIENTS = ("grad_input", "grad_weight")
 
 
@@ -78,7 +78,7 @@ def page(product: str, batch: int, trials: int, found: list[Tuned]) -> str:
     rows = tuple(_total(name, own) for name, own in {**kinds, "both": found}.items())
     headings = ("gradient", "product's plan us", "tuned us", "saved %", "bound us")
     head = HEAD.format(product=product, batch=batch, trials=trials, kernels=len(found))
-    totals = markdown_table(TextTable("", headings, frozenset({0}), rows))
+    totals = markdown_table(text_table("", headings, frozenset({0}), rows))
     return "\n\n".join((head, totals, markdown_table(table(found)))) + "\n"
 
 
@@ -89,7 +89,7 @@ def _total(name: str, found: list[Tuned]) -> tuple[str, ...]:
     return name, f"{usual:,.0f}", f"{best:,.0f}", f"{100 * (1 - best / usual):.1f}", f"{bound:,.0f}"
 
 
-def table(found: list[Tuned]) -> TextTable:
+def table(found: list[Tuned]) -> Table:
     """Return a row for each gradient."""
     headings = (
         *("layer", "gradient", "times", "product's plan us", "tuned us", "saved %", "bound us", "bound by"),
@@ -104,7 +104,7 @@ def table(found: list[Tuned]) -> TextTable:
         )
         for one in found
     )
-    return TextTable("", headings, frozenset({0, 1, 7, 9, 10}), rows)
+    return text_table("", headings, frozenset({0, 1, 7, 9, 10}), rows)
 
 
 def _said(plan: Plan) -> str:
@@ -119,7 +119,7 @@ HEAD = """\
 
 Written by `tools/tuned.py`: the {kernels} gradients that training ResNet-50 at batch {batch} runs on a
 {product}, L2 warm, under the plan of the product's operators and under the best of {trials} plans of
-`ascendsim study tiling` ([studies.md](studies.md#what-beats-the-usual-plan-of-a-gradient)); totals count
+`ascendsim study tiling` ([how](../docs/studies.md#what-beats-the-usual-plan-of-a-gradient)); totals count
 each layer as often as the network has it. Microseconds of the product and what comes of its plan, launches
 included, without changes of layout.
 

@@ -52,12 +52,12 @@ def require_writable(outputs: Mapping[str, NDArray[Any]]) -> None:
 
 
 def overlaps_itself(array: NDArray[Any]) -> bool:
-    """Tell whether two elements of an array share a byte."""
+    """Return whether two elements of an array share a byte."""
     return share_places(array.shape, array.strides, array.itemsize)
 
 
 def _overlap(one: NDArray[Any], two: NDArray[Any]) -> bool:
-    """Tell whether two arrays share a byte."""
+    """Return whether two arrays share a byte."""
     import numpy as np
 
     try:
@@ -74,7 +74,7 @@ INVALID, INNER = 161002, 561103
 
 @dataclass
 class ExecutorState:
-    """What changes about an executor: how often it has run, and whether a strict one may run again."""
+    """The mutable part of an executor: the number of its runs, and whether a strict one may run again."""
 
     runs: int = 0
     repeatable: bool = False

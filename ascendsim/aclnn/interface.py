@@ -17,7 +17,7 @@ from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.problems.convolution import FRACTAL, filling_groups
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.operators import operator_plan, operator_workspace
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+from ascendsim.ops.tiling.vendor.product import product_tiling
 from ascendsim.profile import is_file_name
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, resolve
 from ascendsim.rules.typed import CHECK, typed
@@ -49,7 +49,7 @@ TILE = 256
 def workspace_bytes(
     call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision, options: Options
 ) -> int:
-    """Return what the kernels of an accepted call hand to each other or keep for themselves, and 16 MiB.
+    """Return the bytes of all workspaces of an accepted call's kernels, plus 16 MiB.
 
     Raises   AclnnError 561103 where the product's kernels cannot be made, or the call is too large to plan
     """
@@ -172,7 +172,7 @@ def _require_plannable(problem: ConvProblem, check: str) -> None:
 
 
 def planned_sizes(problem: ConvProblem) -> tuple[int, ...]:
-    """Return what `LARGEST` limits, in its order."""
+    """Return the sizes that `LARGEST` limits, in its order."""
     # Padding can make the small side the larger one.
     sides = problem.big_size, problem.small_size
     pixels = max(height * width for _, height, width in sides)
@@ -194,7 +194,7 @@ def _tiles_of_image(problem: ConvProblem) -> int:
 
 
 def _tiles(problem: ConvProblem, rows: int, columns: int) -> int:
-    """Return the tiles of a matrix product of so many rows and columns for each group.
+    """Return the tiles of a matrix product, by its rows and columns for each group.
 
     Groups of few channels are computed as one.
     """
@@ -230,7 +230,7 @@ def convolution_backward_get_workspace_size(
     """Check a call of aclnnConvolutionBackward.
 
     options  keywords of `convolution_backward` that are no arguments of the interface: accumulation, tiling,
-             schedule, order, l2_start, engine, deterministic, fixpipe
+             schedule, order, l2_start, engine, most_instructions, deterministic, fixpipe
     strict   whether the executor runs once, unless it is made repeatable (`executor.state.repeatable`)
 
     Returns  the workspace in bytes (what the kernels declare, and 16 MiB), and the executor to run
@@ -308,8 +308,8 @@ def first_phase(
     strict: bool = False,
 ) -> tuple[int, Executor]:
     """Check, decide, and plan; both interfaces and `ascendsim check` come together here."""
-    # A name goes to the rules as it is: they know products of which there is no file of figures, and refuse a
-    # call there for a reason of the interface. A file or a Profile must be loaded to tell its product.
+    # A name goes to the rules as it is: they know products without a file of figures, and refuse a
+    # call there for a reason of the interface. A file or a Profile must be loaded for its product.
     named = product if isinstance(product, str) and not is_file_name(product) else _profile(product)
     try:
         decision = resolve(call, named, rules)

@@ -48,7 +48,7 @@ class AclTensor:
 def describe(name: str, tensor: Any) -> Any:
     """Return the description of an argument that should be an AclTensor; anything else as it is.
 
-    Raises   AclnnError 161002, check 0, where an array and what is said of it disagree
+    Raises   AclnnError 161002, check 0, where an array and its description disagree
     """
     # A null pointer is an answer of the rules, and so is anything else that is no tensor.
     if not isinstance(tensor, AclTensor):
@@ -61,7 +61,8 @@ def describe(name: str, tensor: Any) -> Any:
                 161002,
                 CHECK,
                 f"{name} is made of a {kind.__module__}.{kind.__name__}, which is no memory of ours; pass an "
-                "array of numpy, of a torch tensor the one that .detach().cpu().numpy() shares",
+                "array of numpy, of a torch tensor the one that .detach().cpu().numpy() shares; of one in "
+                "bfloat16 .detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)",
             )
         return about
     if tuple(array.shape) != about.shape:
@@ -123,7 +124,7 @@ def memory_of(array: Any) -> NDArray[Any]:
 
 
 def _is_array(value: Any) -> bool:
-    """Tell an array, numpy's or a HiFloat8Array, from the extents of a shape."""
+    """Return whether a value is an array, numpy's or a HiFloat8Array, and not the extents of a shape."""
     # By its type: an object that makes up attributes when asked would pass for an array. Whoever has an array
     # has imported its module; a tensor that is a shape alone needs neither.
     for module, kind in (("numpy", "ndarray"), ("ascendsim.numerics.formats.hifloat8", "HiFloat8Array")):

@@ -11,6 +11,7 @@ from typing import Any
 
 from ascendsim.cli.request import GRADIENTS, gradients, sizes
 from ascendsim.errors import AclnnError, ConfigError, DataError, did_you_mean
+from ascendsim.files import parse_json, read_text
 from ascendsim.progress import progress
 from ascendsim.rules import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 
@@ -49,7 +50,7 @@ class AskedCall:
 
 @dataclass(frozen=True)
 class _Told:
-    """A call as far as words or a file tell it."""
+    """The part of a call that the command line or a file gives."""
 
     api: str
     inputs: Mapping[str, TensorDescription | None]
@@ -69,7 +70,7 @@ def call_in_words(arguments: Any) -> AskedCall:
             raise ConfigError(f"--{name} is missing; --input and --weight, or a file, say what to check")
     given = {name: getattr(arguments, name, None) for name in (*ATTRIBUTES[CONV], *ATTRIBUTES[TBC])}
     given["output_mask"] = arguments.mask
-    # argparse leaves None where an option is not given; only what is told is checked against the interface.
+    # argparse leaves None where an option is not given; only given values are checked by the interface.
     told = {name: value for name, value in given.items() if value is not None}
     for name in told:
         if name not in ATTRIBUTES[api]:
@@ -90,20 +91,20 @@ def call_in_words(arguments: Any) -> AskedCall:
 def calls_in_file(path: Path) -> list[AskedCall]:
     """Read one call or a list of calls.
 
-    Raises   DataError naming the file, the place, and what is expected there
+    Raises   DataError naming the file, the place, and the expected value
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(read_text(path))
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read ({error.strerror or error}); name a file of calls in JSON, or give one "
             "call by --input and --weight"
         ) from None
-    except (UnicodeDecodeError, RecursionError):
+    except UnicodeDecodeError:
         raise DataError(f"{path}: is not JSON text") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise DataError(f"{path}: is not JSON: {error}") from None
-    # One call or a list of them; only in a list a number tells which one is meant.
+    # One call or a list of them; only calls of a list are numbered in messages.
     if not isinstance(content, list):
         return [_asked(content, str(path))]
     if not content:
@@ -150,10 +151,10 @@ def _asked(entry: Any, where: str) -> AskedCall:
 
 
 def _made(told: _Told, dtype: str, where: str) -> Call:
-    """Fill in what was not told: attributes, grad_output and bias from the shapes, outputs from inputs."""
+    """Fill in missing values: attributes, grad_output and bias from the shapes, outputs from inputs."""
     values = {**ATTRIBUTES[told.api], **told.attributes}
-    # Only what follows from the rest is filled in. What is told stays as it is, however wrong: to find that
-    # out is the business of the rules.
+    # Only values that follow from the rest are filled in. Given values stay, however wrong: the rules find
+    # mistakes.
     inputs = dict(told.inputs)
     if told.api == TBC:
         inputs.setdefault("bias", _tbc_bias(inputs, where))
@@ -206,7 +207,7 @@ def _tbc_bias(inputs: Mapping[str, Any], where: str) -> TensorDescription:
 
 
 def _tensor(value: Any, where: str) -> TensorDescription | None:
-    """Read a tensor; what is in its fields is for the checks."""
+    """Read a tensor; the checks judge its fields."""
     if value is None:
         return None
     _known(value, ("shape", "dtype", "format", "strides"), where)
@@ -254,7 +255,7 @@ def check(arguments: Any) -> int:
     Returns  0 if every answer is success or what was expected, 1 if not
     """
     asked = _calls_of(arguments)
-    # All names are looked up before the first call is checked: a slip in the last is told at once.
+    # All names are looked up before the first call is checked: a slip in the last one is reported at once.
     wanted = [
         (place, product, rules)
         for place, call in enumerate(asked)
@@ -332,7 +333,7 @@ def _require_known(product: str) -> None:
 
 
 def _answer(asked: AskedCall, product: str, rules: str) -> Answer:
-    """Return what the interface answers: success with what it decides, or the status with the reason."""
+    """Return the interface's answer: success with its decisions, or the status with the reason."""
     from ascendsim.aclnn.interface import first_phase
 
     answer: Answer = {"call": asked.name, "api": asked.call.api, "product": product, "rules": rules}
@@ -427,7 +428,7 @@ def add_check(choices: Any) -> Any:
 
 
 def _add_call(call: Any) -> None:
-    """Add what describes one call; nothing is required or bounded, since refusals are what is asked about."""
+    """Add the options of one call; nothing is required or bounded, since the command is about refusals."""
     # None and not False where an option is absent: the other interface refuses options that are given.
     call.add_argument("--tbc", action="store_true", default=None, help="conv_tbc: (time, batch, channels)")
     for name, shape in (("input", "N,C,H,W"), ("weight", "CO,CI,KH,KW"), ("grad-output", "N,CO,HO,WO")):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim import __version__
-from ascendsim.cli.request import add_problem, natural, order, positive
+from ascendsim.cli.request import DEFAULT_PRODUCT, add_problem, natural, order, positive
 from ascendsim.cli.shell import HELP
 from ascendsim.errors import ConfigError, did_you_mean
 
@@ -20,7 +20,6 @@ examples:
   ascendsim run --input 2,16,14,14 --weight 32,16,3,3 --padding 1 --dtype bfloat16
   ascendsim run --npz mine.npz --padding 1
 """
-DEFAULT_PRODUCT = "910B"
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,7 +44,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if words and not words[0].startswith("-") and words[0] not in commands:
         known = [name for name in commands if " " not in name]
         raise ConfigError(f"ascendsim has no command {words[0]!r}; {did_you_mean(words[0], known)}")
-    # parse_args() would name what it does not know, but not what is near it.
+    # parse_args() would name an unknown word, but no word near it.
     arguments, unknown = parser.parse_known_args(words)
     # A study has options of its own, under both of its words.
     name = " ".join(filter(None, (arguments.command_name, getattr(arguments, "study_name", ""))))
@@ -63,9 +62,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
-    """Refuse an option that is given twice, of which the last would win without a word.
+    """Refuse an option that is given twice; argparse would silently take the last one.
 
-    Raises   ConfigError, unless the option collects what it is given
+    Raises   ConfigError, unless the option collects its values
     """
     given: dict[str, str] = {}
     for word in words:
@@ -74,7 +73,7 @@ def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
         action = command._option_string_actions.get(option)
         if action is None or isinstance(action, argparse._AppendAction):
             continue
-        # By what it sets and not by its name: --trace and --no-trace contradict each other.
+        # By the setting and not by the name: --trace and --no-trace contradict each other.
         if action.dest in given:
             first = given[action.dest]
             told = f"{option} is given twice" if first == option else f"both {first} and {option} are given"
@@ -88,12 +87,12 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     from ascendsim.cli.checks import add_check
     from ascendsim.cli.profiles import add_probe
     from ascendsim.cli.shell import add_completion
-    from ascendsim.cli.study import add_study
     from ascendsim.cli.validate import add_validate
 
     parser = Parser(
         prog="ascendsim",
-        description="Simulate convolution backward on the Ascend AI core: results to the bit, cycles nearly.",
+        description="Simulate convolution backward on the Ascend AI core: gradients bit for bit, "
+        "cycles estimated.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"ascendsim {__version__}")
@@ -188,6 +187,12 @@ def _add_arithmetic(run: Parser) -> None:
         help="what finds the cycles; both find the same (default: compiled, simpy for the spans of --out)",
     )
     how.add_argument(
+        "--most-instructions",
+        type=natural,
+        metavar="N",
+        help="refuse a call of more instructions, as reckoned from its sizes (default 100 million; 0: none)",
+    )
+    how.add_argument(
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
     )
     how.add_argument("--seed", type=natural, default=0, help="of the synthetic normal tensors (default 0)")
@@ -207,7 +212,7 @@ def _add_times(how: Any) -> None:
         default=1,
         metavar="N",
         help="processes that estimate the layers of a network, or the calls of --interval (default 1); "
-        "--workers is the same",
+        "--workers means the same",
     )
     how.add_argument("--cycles-only", action="store_true", help="estimate cycles, compute no gradients")
 
@@ -258,3 +263,26 @@ def _profiles(arguments: Any) -> int:
     from ascendsim.cli.profiles import profiles
 
     return profiles(arguments)
+
+
+def add_study(choices: Any) -> dict[str, Any]:
+    """Add the command with one subcommand a study, and return their parsers by name."""
+    from ascendsim.cli.studies.hardware import add_codesign, add_hardware
+    from ascendsim.cli.studies.precision import add_precision
+    from ascendsim.cli.studies.tiling import add_tiling
+
+    study = choices.add_parser(
+        "study",
+        help="questions over many calls: what a change of the hardware buys, what beats a plan",
+        description="Ask one question of many calls. Each study prints one sentence that answers, then the "
+        "table; with --out an HTML page.",
+        allow_abbrev=False,
+    )
+    kinds = study.add_subparsers(dest="study_name", required=True, metavar="STUDY")
+    return {
+        "study": study,
+        "study hardware": add_hardware(kinds),
+        "study precision": add_precision(kinds),
+        "study tiling": add_tiling(kinds),
+        "study codesign": add_codesign(kinds),
+    }

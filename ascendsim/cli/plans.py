@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.request import GRADIENTS, Network
 from ascendsim.errors import CapacityError, ConfigError, DataError, did_you_mean
+from ascendsim.files import write_text
 
 if TYPE_CHECKING:
     from ascendsim.cli.request import Single
@@ -26,11 +27,11 @@ def read_tiling(arguments: Any, request: Single | Network) -> None:
     Raises   ConfigError for an unknown strategy, a file of another network, or files that cannot be written;
              DataError for a file that cannot be read
     """
+    from ascendsim.files import require_file
     from ascendsim.ops.plan import form_of
     from ascendsim.ops.tiling.choose import STRATEGIES
     from ascendsim.ops.tiling.plan_files import read_plans
     from ascendsim.ops.tiling.request import is_plan_file
-    from ascendsim.report.files import require_file
 
     if arguments.write_tiling is not None:
         form_of(arguments.write_tiling)
@@ -73,7 +74,7 @@ def _unused(file: PlanFile, request: Single | Network, layer: str | None) -> Ite
 
 
 def tiling_of(arguments: Any, layer: str | None = None) -> Any:
-    """Return what a call takes as its tiling: plans of a file, those of a layer among them, or a strategy."""
+    """Return the `tiling` argument of a call: plans of a file, a layer's own if any, or a strategy."""
     file: PlanFile | None = getattr(arguments, "plan_file", None)
     return arguments.tiling if file is None else file.of_layer(layer)
 
@@ -122,14 +123,11 @@ def write_tiling(document: Entry, arguments: Any) -> None:
         }
         words = f"{file}: the vendor's entries have no names for {', '.join(ours)}: they stand there in ours"
         print(words, file=sys.stderr)
-    try:
-        file.write_text(plans_text(tables, form_of(file), plan_comment(document, product)), encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{file}: cannot be written ({error.strerror or error}); name another file") from None
+    write_text(file, plans_text(tables, form_of(file), plan_comment(document, product)))
 
 
 def _require_entries(file: PlanFile, request: Single | Network) -> None:
-    """Refuse entries of layers (runtime_kb) of which none is run: they would be ignored."""
+    """Refuse entries (runtime_kb) that belong to no layer of this run: they would be ignored."""
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.tiling.entries import LayerEntries
 
@@ -155,9 +153,9 @@ def _require_layers(file: PlanFile, request: Single | Network) -> None:
 
 
 def schedules_of(words: list[str] | None) -> list[str | type] | None:
-    """Return what the words after --schedule mean: names as they are, and the classes of files.
+    """Return the schedules of the words after --schedule: names unchanged, files as their classes.
 
-    Raises   DataError for a file that cannot be read, ConfigError for one that fails or has no such class
+    Raises   DataError for a file that cannot be read, ConfigError for one that fails or lacks the class
     """
     # Words travel between processes, classes of a file do not: so they are looked up where they are used.
     return None if words is None else [_schedule(word) for word in words]

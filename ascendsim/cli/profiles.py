@@ -40,9 +40,9 @@ def add_probe(choices: Any) -> dict[str, Any]:
     """Add both commands to a parser's choices, and return them by name."""
     made = choices.add_parser(
         "probe",
-        help="sums whose results tell accumulation models apart, to be run on a device",
-        description="Write matrix products and convolution backwards whose results tell accumulation models "
-        "apart, and a script that runs them on a device through torch.",
+        help="sums whose results differ between accumulation models, to be run on a device",
+        description="Write matrix products and convolution backwards whose results differ between "
+        "accumulation models, and a script that runs them on a device through torch.",
         allow_abbrev=False,
     )
     made.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
@@ -92,7 +92,7 @@ def probe(arguments: Any) -> int:
 
 def identify(arguments: Any) -> int:
     """Read answers, and print which models are left, format by format."""
-    from ascendsim.report.identification import identification_lines
+    from ascendsim.report.answers import identification_lines
     from ascendsim.studies.identify.folder import read_outputs
     from ascendsim.studies.identify.judge import identify_outputs
     from ascendsim.studies.identify.vectors import DEPTH

@@ -22,6 +22,7 @@ Mask = tuple[bool, bool, bool]
 _SHAPE_OPTIONS = ("stride", "padding", "dilation", "output_padding", "groups", "transposed")
 DEFAULT_WORKLOAD = "resnet50"
 DEFAULT_DTYPE = "float16"
+DEFAULT_PRODUCT = "910B"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,7 @@ def each_once(names: Sequence[str]) -> tuple[str, ...]:
     A product's plain name is that of one of its variants, and a file may hold what another does: to answer
     both would print one answer twice, and count one chip as two.
 
-    Raises   ConfigError for a name of no product, or for two products that reports would call the same
+    Raises   ConfigError for a name of no product, or for two products with one name in reports
     """
     from ascendsim.profile import load_profile
 
@@ -299,7 +300,7 @@ def add_problem(command: Any) -> None:
     what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
     what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
     what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")
-    # None where they are absent, so that an option beside a workload or a file is told from its default.
+    # None where they are absent, so that an option beside a workload or a file can be recognised.
     for name in ("stride", "padding", "dilation", "output-padding"):
         what.add_argument(
             f"--{name}",

@@ -34,7 +34,7 @@ from ascendsim.cli.tensors import (
 from ascendsim.errors import AscendSimError, ConfigError, DataError
 from ascendsim.parallel import in_order
 from ascendsim.progress import busy, progress
-from ascendsim.report.document import Run, layer_entry, network_document, run_document
+from ascendsim.report.document import CallReport, layer_entry, network_document, run_document
 from ascendsim.report.op_summary import Listed, listed
 from ascendsim.report.tables import Entry
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 def run(arguments: Any) -> int:
     """Run what was asked for, print it, and write the report folder if one is asked for."""
+    from ascendsim.files import require_folder
     from ascendsim.profile import is_file_name, load_profile
-    from ascendsim.report.files import require_folder
 
     request = read_request(arguments)
     if arguments.order != "program" and (arguments.cycles_only or isinstance(request, Network)):
@@ -56,7 +56,7 @@ def run(arguments: Any) -> int:
             "--order is of gradients that are computed, and here are cycles alone; name one layer without "
             "--cycles-only, or leave it out"
         )
-    # A large network takes its time: what cannot be written is told before.
+    # A large network takes its time: paths that cannot be written are refused before.
     if arguments.out is not None:
         require_folder(arguments.out)
     if isinstance(request, Single):
@@ -66,7 +66,7 @@ def run(arguments: Any) -> int:
     arguments.product = each_once(arguments.product)
     read_tiling(arguments, request)
     profiles = [load_profile(name) for name in arguments.product]
-    # A terminal shows no critical path; where one is asked for, the engines find the same.
+    # A terminal shows no critical path; where one is asked for, both engines find the same cycles.
     arguments.paths = arguments.json or arguments.out is not None
     if arguments.engine is None and (arguments.out is None or isinstance(request, Network)):
         arguments.engine = "compiled"
@@ -198,7 +198,8 @@ def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str
 
 def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
     """Return the keywords that gradients and estimates share, so that both are of the same call."""
-    return {
+    most = arguments.most_instructions
+    return ({} if most is None else {"most_instructions": most or None}) | {
         "product": profile,
         "accumulation": arguments.accumulation,
         "deterministic": arguments.deterministic,
@@ -227,7 +228,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     if arguments.cycles_only:
         dtype = _dtype(request, arguments)
         estimates = [estimate_cycles(problem, dtype, request.mask, arguments, p) for p in profiles]
-        runs = [Run(result, profile) for result, profile in zip(estimates, profiles, strict=True)]
+        runs = [CallReport(result, profile) for result, profile in zip(estimates, profiles, strict=True)]
     else:
         tensors = _tensors(request, problem, arguments)
         dtype, about["tensors"] = tensors.dtype, tensors.about
@@ -260,7 +261,7 @@ def _work(problem: ConvProblem, mask: Sequence[bool]) -> str:
 
 def _backward_runs(
     request: Single, problem: ConvProblem, tensors: Tensors, profiles: Sequence[Profile], arguments: Any
-) -> list[Run]:
+) -> list[CallReport]:
     """Compute on every product and judge all of them by the same float64 gradients."""
     from ascendsim.studies.sweep import float64_references, judge
 
@@ -273,12 +274,16 @@ def _backward_runs(
         stored = tensors.grad_output, tensors.input, tensors.weight
         references = float64_references(problem, *stored, request.mask)
         judged = [judge(result, references) for result in results]
-    return [Run(*found) for found in zip(results, profiles, judged, strict=True)]
+    return [CallReport(*found) for found in zip(results, profiles, judged, strict=True)]
 
 
 def _with_intervals(
-    request: Single, problem: ConvProblem, dtype: str | Sequence[str], runs: Sequence[Run], arguments: Any
-) -> list[Run]:
+    request: Single,
+    problem: ConvProblem,
+    dtype: str | Sequence[str],
+    runs: Sequence[CallReport],
+    arguments: Any,
+) -> list[CallReport]:
     """Add to each run between which times it lies."""
     from ascendsim.studies.sweep import interval, sweep_size
 
@@ -314,7 +319,7 @@ def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
 def _shape(problem: ConvProblem) -> dict[str, Any]:
     """Describe a problem by its shapes and by what differs from the ordinary case."""
     shown: dict[str, Any] = {"input": problem.input, "weight": problem.weight}
-    # What is as usual is left out, but stride and padding are asked for first and always told.
+    # Default values are left out, except stride and padding, which readers look for first.
     for name, usual in (
         *(("stride", None), ("padding", None), ("dilation", 1)),
         *(("transposed", False), ("output_padding", 0), ("groups", 1)),
@@ -364,7 +369,7 @@ def _backward(layers: Sequence[_Made]) -> list[Listed]:
 
 
 def _gradients(request: Network) -> str:
-    """Name what is asked of the layers: alike, or of each what training asks for."""
+    """Name the gradients that are asked of the layers: one mask for all, or those that training needs."""
     masks = {request.mask_of(layer) for layer in request.layers}
     if request.mask is None and len(masks) > 1:
         return "as training asks"
@@ -386,7 +391,7 @@ def _notes(request: Network) -> list[str]:
 def _estimate_layers(
     request: Network, profiles: Sequence[Profile], dtype: str, arguments: Any
 ) -> list[tuple[Profile, list[_Made]]]:
-    # All of them before the first estimate: a bad layer is told at once, not after minutes.
+    # All of them before the first estimate: a bad layer is refused at once, not after minutes.
     problems = [problem_of(layer, request.batch) for layer in request.layers]
     each = list(zip(request.layers, problems, strict=True))
     tasks = [(profile, *one, request.mask_of(one[0])) for profile in profiles for one in each]

@@ -1,10 +1,14 @@
-"""What a shell and its user see beside the answers: completion, and messages about the work."""
+"""Completion of words in a shell, and messages about work in progress."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import multiprocessing
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -71,7 +75,7 @@ HELP = "say on standard error what is compiled, timed and computed"
 
 # Printed once, where a person looks on: a pipe stays as quiet as it is.
 COMPILING = "ascendsim: compiling for this machine; it takes up to a minute and is kept for the next time"
-# Begins the line anew, and takes away what it said.
+# Returns to the start of the line, and erases its text.
 CLEAR = "\r\x1b[K"
 
 
@@ -80,8 +84,8 @@ def told(*, wanted: bool) -> Iterator[None]:
     """Write the messages of the package to standard error as long as this lasts, if that is wanted.
 
     If not, standard error has the warnings about a cache that others may write, or that is broken. A terminal
-    is told one thing more: that code is compiled, since that makes a first run long. What is compiled at the
-    moment stands in one line, which goes when that is done.
+    also shows that code is compiled, since this makes a first run long. One line names the function that is
+    being compiled and is erased afterwards.
     """
     # Made here and not at the top: standard error may be another one for each command, as in tests.
     handler: logging.Handler = logging.StreamHandler()
@@ -112,6 +116,45 @@ class _Compiling(logging.Handler):
         # "compiled ..." is the last thing that is said of a function: then nobody waits for it any more.
         line = "" if message.startswith("compiled ") else message[: get_terminal_size().columns - 1]
         print(CLEAR + line, end="", file=sys.stderr, flush=True)
+
+
+# Python itself ends within it, unless compiled code is under way.
+PATIENCE = 0.7
+
+
+@contextmanager
+def ending_soon(end: Callable[[], int]) -> Iterator[None]:
+    """End the process soon after an interrupt, also while compiled code keeps Python from seeing it.
+
+    Such code may run for seconds, without the interpreter's lock: another thread hears of the signal, and
+    waits for a moment. What a study has computed is in its store by then.
+
+    end   says what there is to say, and returns the status
+    """
+    heard, signals = os.pipe()
+    os.set_blocking(signals, False)
+    before = signal.set_wakeup_fd(signals, warn_on_full_buffer=False)
+    ended = threading.Event()
+    threading.Thread(target=_wait_for_interrupt, args=(heard, ended, end), daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.set_wakeup_fd(before)
+        # The thread finds its pipe at an end.
+        os.close(signals)
+
+
+def _wait_for_interrupt(heard: int, ended: threading.Event, end: Callable[[], int]) -> None:
+    with os.fdopen(heard, "rb", buffering=0) as numbers:
+        while (number := numbers.read(1)) != bytes([signal.SIGINT]):
+            if not number:
+                return
+    if not ended.wait(PATIENCE):
+        status = end()
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        os._exit(status)
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ascendsim import files
 from ascendsim.errors import DataError, UnsupportedError, close_matches
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 
@@ -80,15 +79,10 @@ def stored(values: Any, dtype: str) -> Any:
 def read_npz(path: Path) -> dict[str, Any]:
     """Return the arrays of a user's file by name, never unpickling anything.
 
-    Raises   DataError saying what is wrong with it
+    Raises   DataError naming the mistake
     """
     try:
-        # Opened here, so that a damaged archive leaves no file open behind numpy's error.
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if not isinstance(loaded, np.lib.npyio.NpzFile):
-                raise DataError(f"{path}: holds one array; an .npz with {', '.join(TENSORS)} is needed")
-            arrays = {name: _member(path, loaded, name) for name in loaded.files}
+        arrays = {name: _member(path, name, value) for name, value in files.read_npz(path).items()}
     except DataError:
         raise
     except MemoryError as error:
@@ -97,8 +91,7 @@ def read_npz(path: Path) -> dict[str, Any]:
         ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-    # What numpy and zipfile raise for damaged or foreign files is documented nowhere; these were seen.
-    except (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except ValueError as error:
         raise DataError(
             f"{path}: is not an .npz file of plain arrays ({_brief(error)}); write it with "
             "numpy.savez(file, grad_output=..., input=..., weight=...)"
@@ -171,9 +164,8 @@ def _one_if_equal(names: tuple[str, ...]) -> str | tuple[str, ...]:
     return names[0] if len(set(names)) == 1 else names
 
 
-def _member(path: Path, loaded: Any, name: str) -> Any:
+def _member(path: Path, name: str, array: Any) -> Any:
     """Return one array of an archive in this machine's order of bytes."""
-    array = loaded[name]
     if not isinstance(array, np.ndarray):  # numpy gives the bytes of what it cannot tell to be an array
         raise DataError(f"{path}: {name} is no array; write the file with numpy.savez")
     # A file from a machine of the other byte order holds the same values in other bytes.
@@ -181,7 +173,7 @@ def _member(path: Path, loaded: Any, name: str) -> Any:
 
 
 def _holds_codes(array: Any, dtype: str | None) -> bool:
-    """Tell whether elements are bare bits, as wide as those of a format that numpy itself has not."""
+    """Return whether elements are bare bits, as wide as those of a format that numpy itself has not."""
     if dtype is None or dtype in ("float16", "float32"):
         # numpy has these formats: whole numbers in their place are a mistake and no codes.
         return False
@@ -230,9 +222,9 @@ def _near(name: str, names: Any) -> str:
 
 
 def _brief(error: Exception) -> str:
-    """Return the first line of an error, without numpy's advice to unpickle what it cannot read otherwise."""
+    """Return the first line of an error, without numpy's advice to unpickle the file."""
     text = str(error).strip()
-    # numpy's advice for such a file is allow_pickle=True, which runs whatever code the file brings.
+    # numpy's advice for this file is allow_pickle=True, which runs whatever code the file brings.
     if "pickle" in text:
         return "it is no archive, or holds Python objects, which are not read"
     return text.splitlines()[0] if text else type(error).__name__

@@ -13,7 +13,7 @@ from ascendsim.progress import progress
 
 if TYPE_CHECKING:
     from ascendsim.validate.run import Validation
-    from ascendsim.validate.schema import Row, Unusable
+    from ascendsim.validate.schema import MeasuredRow, Unusable
 
 CLASSES = ("primitives", "matmul", "convolution", "layouts", "calls")
 # In the folder that ASCENDSIM_DATA names: the columns, or the words that they are made of.
@@ -59,7 +59,7 @@ def add_validate(choices: Any) -> Any:
 
 def validate(arguments: Any) -> int:
     """Compare and print."""
-    from ascendsim.report.files import require_folder
+    from ascendsim.files import require_folder
 
     if arguments.out:
         require_folder(arguments.out)
@@ -97,7 +97,7 @@ def _nothing(outcome: Validation, classes: Sequence[str], count: int) -> str:
     return "\n".join((first, *reason_lines(outcome)))
 
 
-def _rows(arguments: Any) -> list[Row | Unusable]:
+def _rows(arguments: Any) -> list[MeasuredRow | Unusable]:
     """Return the rows that were asked for.
 
     Raises   ConfigError if options do not fit together
@@ -137,7 +137,7 @@ def data_table() -> Path | None:
     return found
 
 
-def _compare(rows: list[Row | Unusable], classes: Any, *, grid_from_row: bool = False) -> Validation:
+def _compare(rows: list[MeasuredRow | Unusable], classes: Any, *, grid_from_row: bool = False) -> Validation:
     from ascendsim.validate.run import compare_rows
 
     with progress(len(rows)) as advance:

@@ -104,9 +104,9 @@ class Im2col(NamedTuple):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
-        # The kernel is not part of it: a patch is gathered at one rate wherever its pixels lie. The place in
-        # the row is, since it decides which fractals go over the end of a row.
+        """A key of all values that the cost depends on."""
+        # The kernel is not part of the key: a patch is gathered at one rate wherever its pixels lie. The
+        # place in the row is, since it decides which fractals go over the end of a row.
         w = self.window
         offset = self.first_pixel % w.out_width
         return ("im2col", offset, self.pixels, self.groups, w.out_width, w.stride[1], w.c0, self.itemsize)
@@ -171,7 +171,7 @@ class TapRows(NamedTuple):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return ("tap rows", self.groups, self.c0, self.columns, self.itemsize, self.backwards, self.taps == 1)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
@@ -239,7 +239,7 @@ class Transposed(NamedTuple):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return ("transposed", self.channels, self.pixels, self.c0, self.itemsize, self.place, self.width)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:
@@ -290,7 +290,7 @@ class Submatrix(NamedTuple):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return ("submatrix", self.rows, self.columns, self.transposed, self.itemsize)
 
     def matrix(self, memory: CoreMemory, tile: NDArray[np.float32], out: NDArray[np.float32]) -> None:

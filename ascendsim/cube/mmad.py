@@ -54,7 +54,7 @@ class Mmad(_Mmad, Command):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.m, self.k, self.n, self.compute_dtype
 
     def execute(self, memory: CoreMemory) -> None:
@@ -128,7 +128,7 @@ class PipeBarrier(_PipeBarrier, Command):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.on
 
     def execute(self, memory: CoreMemory) -> None:

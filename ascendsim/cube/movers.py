@@ -68,7 +68,7 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on: the tensor too, as its traffic names it."""
+        """A key of all values that the cost depends on: the tensor too, as its traffic names it."""
         return self.src.tensor.name, self.bytes, self.rows, self.aligned, self.relays
 
     def execute(self, memory: CoreMemory) -> None:
@@ -112,7 +112,7 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
         return Cost(head + waited, latency - waited, traffic, path.least_cycles, pace)
 
     def _turns_channels(self, profile: Profile) -> bool:
-        """Tell whether the tensor, which lies in the cube's layout here, lies row after row on the device."""
+        """Return whether the tensor, which lies in the cube's layout here, lies row by row on the device."""
         tensor = self.src.tensor
         return tensor.laid_out and tensor.role == "input" and not profile.generation.changes_layouts
 
@@ -135,7 +135,7 @@ class FillL1(_FillL1, ToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.bytes
 
     def execute(self, memory: CoreMemory) -> None:
@@ -175,7 +175,7 @@ class LoadL0A(_Load, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.tile_read.shape, self.written
 
     def execute(self, memory: CoreMemory) -> None:
@@ -244,8 +244,8 @@ class Fixpipe(_Fixpipe, Command):
              fixpipe.matrix_least_cycles). Piece by piece it reads L0C at fixpipe.read_bytes_per_cycle, then
              writes at the rate of path L0C_GM (fixpipe.channel_split_bytes_per_cycle where fractals are cut
              into groups of 8): the links see the mean. They are cut where `c0` says so, or `cut`: weights of
-             4 bytes, written here as a plain matrix, lie in such groups on the device. One that is `posted`
-             has the adds of such groups on the way when L0C is free again, and its pipe busy until they have
+             4 bytes, written here as a plain matrix, lie in these groups on the device. One that is `posted`
+             has the adds of the groups on the way when L0C is free again, and its pipe busy until they have
              arrived (fixpipe.channel_split_atomic_bytes_per_cycle). Of a tile that a `ReadOut` has taken
              before only the writing is left
     Raises   (from the machine) two cores may touch one element only by atomic add, which is float32
@@ -267,7 +267,7 @@ class Fixpipe(_Fixpipe, Command):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.dst.tensor.name, self.bytes, self.atomic, self.c0, self.cut, self.read_out, self.posted
 
     def execute(self, memory: CoreMemory) -> None:
@@ -324,7 +324,7 @@ class ReadOut(_ReadOut, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.elements
 
     def execute(self, memory: CoreMemory) -> None:
@@ -366,7 +366,7 @@ class CopyL0cToUb(_CopyL0cToUb, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.elements
 
     def execute(self, memory: CoreMemory) -> None:
@@ -399,7 +399,7 @@ class StallCube(_StallCube, Command):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.elements
 
     def execute(self, memory: CoreMemory) -> None:

@@ -1,4 +1,4 @@
-"""Compile plain functions into object code. Imports numba: only for what is in no cache."""
+"""Compile plain functions into object code. Imports numba: only for functions that no cache holds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(LOGGER)
 
 @contextmanager
 def compilation(name: str, functions: Sequence[FunctionType]) -> Iterator[None]:
-    """Tell that functions are compiled under one name, and each of them as its turn comes."""
+    """Log that functions are compiled under one name, and each function as its turn comes."""
     _log.info(STARTED, name)
     began = monotonic()
     with _event.install_listener("numba:compile", _Turns(name, functions)):
@@ -44,7 +44,7 @@ def compilation(name: str, functions: Sequence[FunctionType]) -> Iterator[None]:
 
 
 class _Turns(_Listener):  # type: ignore[misc]
-    """Tells whose turn it is; the compiler goes from a function to those that it calls."""
+    """Logs the function that is being compiled; the compiler goes on to the functions that it calls."""
 
     def __init__(self, name: str, functions: Sequence[FunctionType]) -> None:
         self._name = name
@@ -58,11 +58,11 @@ class _Turns(_Listener):  # type: ignore[misc]
             _log.debug(AT, self._name, self._all - len(self._left), self._all, function.__qualname__)
 
     def on_end(self, told: Any) -> None:
-        """Tell nothing: the next one tells that this one is over."""
+        """Log nothing: the next function's message shows that this one is over."""
 
 
 class Asked(_Listener):  # type: ignore[misc]
-    """Tells of functions that the compiler was asked for, and not of those that they call.
+    """Logs functions that were passed to the compiler, without the functions that they call.
 
     modules   what the names of their modules begin with: the compiler is not for these alone
     """
@@ -94,7 +94,7 @@ class Asked(_Listener):  # type: ignore[misc]
 
 
 def tell_of(modules: str) -> None:
-    """Tell of all functions of some modules that are compiled from now on; see `Asked`."""
+    """Log all functions of some modules that are compiled from now on; see `Asked`."""
     _event.register("numba:compile", Asked(modules))
 
 
@@ -213,7 +213,7 @@ def _view(element: Any) -> Any:
 def _pointer(element: Any) -> Any:
     """Return a function for compiled code that makes a pointer of an address; it knows no length."""
     # An array takes -1 for its last place, so that each access begins with a look at the sign of its index.
-    # An engine makes an access every nanosecond, and none with such an index: without the look it takes half
+    # An engine makes an access every nanosecond, and none with index -1: without the look it takes half
     # of the time, and with one word in place of an array's seven it takes a fifth less again.
     pointer = _types.CPointer(element)
 

@@ -1,17 +1,93 @@
 """Keep object code in a folder under a name that can never be stale."""
 
+from __future__ import annotations
+
 import os
+import platform
 from collections.abc import Callable, Iterable
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Final
 
 import numpy as np
 
-from ascendsim.native.identity import identity
 from ascendsim.native.object_code import ObjectCode
 from ascendsim.native.sealed import digest_of, folder_of, mark_used, read_sealed, remove_unused, write_sealed
+
+# What the system says of a processor, without what changes from core to core or from hour to hour.
+_SAID: Final = {
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
+}
+_PROCESSORS: Final = "/proc/cpuinfo"
+# numba's own variables: who narrows the processor for numba's code means this code too.
+_VARIABLES: Final = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+
+
+def identity() -> str:
+    """Name everything about this processor and its code generator that machine code depends on."""
+    # A variable that is empty is not one that is missing: no features, or all that the processor has.
+    told = [repr(os.environ.get(name)) for name in _VARIABLES]
+    versions = [_version(package) for package in ("llvmlite", "numba")]
+    return " ".join([platform.machine(), _processor(), _commands(), *told, *versions])
+
+
+@cache
+def _processor() -> str:
+    """Return the system's description of the processor; without one, the code generator's."""
+    said = said_of_processor(_read(_PROCESSORS))
+    if said:
+        return said
+    from ascendsim.native.processor import name_and_features
+
+    return name_and_features()
+
+
+def said_of_processor(text: str) -> str:
+    """Return the lines of the system's list of processors that describe the first of them, if any do."""
+    first, _, _ = text.partition("\n\n")
+    lines = [line.partition(":") for line in first.splitlines()]
+    kept = [f"{name.strip()}: {value.strip()}" for name, _, value in lines if name.strip() in _SAID]
+    # The commands that it has are what counts; without them the rest says too little.
+    has_commands = any(line.startswith(("flags: ", "Features: ")) for line in kept)
+    return "\n".join(kept) if has_commands else ""
+
+
+def _read(path: str) -> str:
+    """Return the beginning of a file, up to 16 KiB; nothing if there is none."""
+    # A part, as the whole list of a machine with hundreds of cores takes milliseconds.
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            return file.read(1 << 14).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+@cache
+def _commands() -> str:
+    """Return the processor features that numpy has found in this process.
+
+    An emulator, such as valgrind, may do less than the system says of the processor.
+    """
+    try:
+        features: dict[str, bool] = import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (ImportError, AttributeError):  # numpy promises neither the module nor the name
+        return ""
+    return " ".join(sorted(name for name, there in features.items() if there))
+
+
+@cache
+def _version(package: str) -> str:
+    """Return the version of a package, without importing it if it has a file for its version."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return ""
+    own = _read(str(Path(spec.origin).with_name("_version.py")))
+    return own or str(import_module(package).__version__)
+
 
 # What code can have copied into it.
 _CONSTANT: Final = bool | int | float | str | tuple | np.generic | np.ndarray
@@ -20,7 +96,7 @@ _CONSTANT: Final = bool | int | float | str | tuple | np.generic | np.ndarray
 def cache_file(functions: tuple[FunctionType, ...], arguments: tuple[str, ...], bounds: bool) -> Path | None:
     """Return where the object code of these functions is kept, once it is made; None if nowhere.
 
-    The name covers all that the code is made of: the whole source files of the functions, what they read of
+    The name covers all inputs of the code: the whole source files of the functions, the values they read of
     their globals, the types, the processor, and how this room compiles.
     """
     sources = {Path(function.__code__.co_filename) for function in functions}
@@ -36,7 +112,7 @@ def cache_file(functions: tuple[FunctionType, ...], arguments: tuple[str, ...], 
 
 
 def file_of(name: str, told: Iterable[bytes]) -> Path | None:
-    """Return where the object code of this name is kept that follows from what is told; None if nowhere."""
+    """Return the cache file for object code of a name and a list of inputs; None if there is no cache."""
     folder = folder_of("native", os.environ.get("NUMBA_CACHE_DIR", ""))
     if folder is None:
         return None
@@ -62,7 +138,7 @@ def kept(path: Path | None, make: Callable[[], ObjectCode]) -> ObjectCode:
 
 
 def read(path: Path) -> ObjectCode | None:
-    """Return what `write` has put into a file; None if there is no file, or it is not whole."""
+    """Return the object code that `write` has put into a file; None if the file is missing or not whole."""
     found = read_sealed(path)
     if found is None:
         return None
@@ -88,7 +164,7 @@ class _Constants:
         self._of_modules: dict[str, str] = {}
 
     def of(self, function: FunctionType) -> str:
-        """Return what one function reads."""
+        """Return a text of the global values that a function reads."""
         held = function.__globals__
         found = {name: held[name] for name in function.__code__.co_names if name in held}
         cells = function.__closure__ or ()

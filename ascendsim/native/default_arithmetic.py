@@ -23,7 +23,7 @@ class ControlWord(NamedTuple):
     """The control word of one kind of processor.
 
     default        what a thread starts with
-    toward_zero    the same with rounding toward zero
+    toward_zero    the default with rounding toward zero
     mask           the bits that change results or stop a program
     read, write    x86-64: instructions, $0 being the address of 32 bits; aarch64: functions of the compiler
     """
@@ -158,7 +158,7 @@ def default_arithmetic(function: Callable[Parameters, Result]) -> Callable[Param
 
 
 def default_floats(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Do the same for a function of Python's floats alone, such as one that reads them from a text.
+    """Wrap a function of Python's floats alone likewise, such as one that reads floats from a text.
 
     It loads machine code only where the floats show that another mode is set: so what needs no numpy, as to
     load a product, does not load it for this.
@@ -173,7 +173,7 @@ def default_floats(function: Callable[Parameters, Result]) -> Callable[Parameter
 
 
 class _Access(NamedTuple):
-    """How to read and write the control word of the calling thread; the default under the mask."""
+    """Reader and writer of the calling thread's control word, and the default under the mask."""
 
     read: Callable[[], int]
     write: Callable[[int], None]
@@ -221,7 +221,7 @@ def _refuse_write(_word: int) -> None:
 
 
 def is_default(one: float, half: float, smallest: float) -> bool:
-    """Tell whether arithmetic on floats rounds to nearest, ties to even, and keeps subnormals.
+    """Return whether arithmetic on floats rounds to nearest, ties to even, and keeps subnormals.
 
     one, half, smallest   1, half its distance to its upper neighbour, and the smallest positive float
     """

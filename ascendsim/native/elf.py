@@ -1,6 +1,6 @@
 """Object code for x86-64 in the ELF format, as the code generator writes it, laid out for a place in memory.
 
-The generator is told to address everything by 64 bits. So linking is to write addresses: each relocation
+The generator is set to address everything by 64 bits. So linking only writes addresses: each relocation
 names a place, and the symbol whose address belongs there.
 
 Source   System V Application Binary Interface, chapter 4; its supplement for AMD64, 4.3 and 4.4
@@ -41,7 +41,7 @@ class Image(NamedTuple):
     """Code and data from the beginning of a page on.
 
     content   their bytes, before addresses are written
-    fixed     so many bytes, whole pages, are code and constants; what lies behind them may be written
+    fixed     bytes of code and constants, in whole pages; the bytes behind them may be written
     patches   the addresses to write
     symbols   name -> offset
     """
@@ -52,7 +52,7 @@ class Image(NamedTuple):
     symbols: dict[str, int]
 
 
-class _Section(NamedTuple):
+class _ElfSection(NamedTuple):
     name: int
     kind: int
     flags: int
@@ -92,12 +92,14 @@ def image_of(code: bytes) -> Image | None:
 
 
 class _Layout:
-    """Where the sections of some object code come to lie: those that are only read first."""
+    """Places of the sections of some object code in memory, read-only sections first."""
 
     def __init__(self, code: bytes) -> None:
         self._code = code
         (first,), (count,) = unpack_from("<Q", code, 40), unpack_from("<H", code, 60)
-        self._sections = [_Section(*unpack_from("<IIQQQQIIQQ", code, first + 64 * n)) for n in range(count)]
+        self._sections = [
+            _ElfSection(*unpack_from("<IIQQQQIIQQ", code, first + 64 * n)) for n in range(count)
+        ]
         self._loaded = {n: section for n, section in enumerate(self._sections) if section.flags & _LOADED}
         self._places: dict[int, int] = {}
         self._end = 0
@@ -111,7 +113,7 @@ class _Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether all that is loaded is bytes of the file, or zeros, and can lie in pages."""
+        """Return whether all that is loaded is bytes of the file, or zeros, and can lie in pages."""
         return all(
             section.align <= PAGE
             and (section.kind == _ZEROS or (section.kind == _BITS and self._holds(section)))
@@ -128,7 +130,7 @@ class _Layout:
         return bytes(content)
 
     def _placed_symbols(self) -> Sequence[_Symbol]:
-        """Return all symbols; those that have no place yet are given one."""
+        """Return all symbols, and place those that have no place yet."""
         found = []
         for table in self._of_kind(_SYMBOLS):
             names = self._sections[table.link].offset
@@ -169,15 +171,15 @@ class _Layout:
         return tuple(found)
 
     def _take(self, size: int, align: int) -> int:
-        """Return a place for so many bytes behind all others."""
+        """Return a place for `size` bytes behind all others."""
         begin = -(-self._end // max(1, align)) * max(1, align)
         self._end = _within(begin + size, _LARGEST)
         return begin
 
-    def _holds(self, section: _Section) -> bool:
+    def _holds(self, section: _ElfSection) -> bool:
         return section.offset + section.size <= len(self._code)
 
-    def _of_kind(self, kind: int) -> list[_Section]:
+    def _of_kind(self, kind: int) -> list[_ElfSection]:
         return [section for section in self._sections if section.kind == kind]
 
 
@@ -209,7 +211,7 @@ def load(object_code: ObjectCode) -> Loaded:
     image = image_of(object_code.code) if sys.platform == "linux" else None
     made = _placed(image) if image else None
     if made is None:
-        # Imported here: where it is not needed it is most of what a process loads.
+        # Imported here: it would be most of the code that a process loads.
         from ascendsim.native.processor import engine_of
 
         engine = engine_of(object_code.code)

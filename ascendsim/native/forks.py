@@ -2,7 +2,7 @@
 
 A forked child has the one thread that forked. What others were in the middle of stays half done in it, and
 the locks that they had are held for ever: a child that imports the same module or compiles anything would
-wait for them without end. So the fork waits instead, until what is under way is whole. Python imports a
+wait for them without end. So the fork waits instead, until the work under way is complete. Python imports a
 module at its first use here, and so this concerns the first calls of a process alone.
 """
 

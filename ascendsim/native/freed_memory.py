@@ -1,4 +1,4 @@
-"""Have the C library keep memory that is freed for what is asked for next."""
+"""Have the C library keep freed memory for the next requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-# Below the 32 MiB up to which glibc follows what is freed.
+# Below the 32 MiB up to which glibc follows the sizes of freed blocks.
 _BLOCK_BYTES: Final = 24 << 20
 
 
@@ -21,7 +21,7 @@ def keep_freed_memory() -> None:
     At the end of each call glibc would give the system back what its tensors took, and at the next one the
     system would clear it again, page by page: a sixth of the time of a call of some milliseconds. What glibc
     keeps follows the largest block that has been freed so far, twice that. So one is taken and freed here,
-    which is never touched and takes no memory. Another C library, or one that is told otherwise, goes on as
+    which is never touched and takes no memory. Another C library, or one with other settings, goes on as
     it did.
 
     Source   mallopt(3) of Linux: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD

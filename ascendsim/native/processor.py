@@ -42,7 +42,7 @@ def engine_of(code: bytes) -> Any:
 
 
 def name_and_features() -> str:
-    """Name this processor, and what it can do, as the code generator sees it."""
+    """Name this processor, and its features, as the code generator sees them."""
     return f"{_name()} {_features()}"
 
 

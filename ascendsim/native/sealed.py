@@ -1,11 +1,12 @@
 """Files of machine code that nobody but this user can have written, each with a checksum in front.
 
-Whoever writes such a file decides what this process executes. So a file is read only if the file, its folder
-and the folder around that belong to this user, and neither group nor others may write to them. Each is
-checked when it is open, and the next is opened through it: nobody can exchange one after the check.
+Whoever writes a file of object code decides what this process executes. So a file is read only if the file,
+its folder and the folder around that belong to this user, and neither group nor others may write to them.
+Each is checked when it is open, and the next is opened through it: nobody can exchange one after the check.
 
 The checksum covers the name of a file and its content. It finds accidents: a part of a file, a changed bit, a
-file under the name of another one. It is all there is on Windows, where files have no such owners and modes.
+file under the name of another one. On Windows there is only the checksum, as files have no owners and modes
+like these.
 """
 
 import contextlib
@@ -50,7 +51,7 @@ def digest_of(*parts: bytes) -> bytes:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Return what `write_sealed` has put into a file; None if there is no such file.
+    """Return the content that `write_sealed` has put into a file; None if the file does not exist.
 
     A file that others may have written, or that is not what was written under this name, counts as none, and
     a warning says so.
@@ -189,7 +190,7 @@ def usable_folder(name: str, chosen: str) -> Path | None:
 
     A warning names a folder that others may write to.
 
-    chosen   what the user has told numba about the place of its caches, empty if nothing
+    chosen   the user's setting for the place of numba's caches, empty without one
     """
     # A folder may exist and still refuse files (a read-only image, another user's home): so try one.
     import tempfile
@@ -218,7 +219,7 @@ def folder_of(name: str, chosen: str) -> Path | None:
 
 
 def _place(chosen: str) -> Path | None:
-    # What the user has told the compiler counts first, then the desktop's standard, then the system's habit.
+    # The user's setting for the compiler counts first, then the desktop's standard, then the system's.
     if chosen or os.environ.get("XDG_CACHE_HOME"):
         return Path(chosen or os.environ["XDG_CACHE_HOME"])
     try:

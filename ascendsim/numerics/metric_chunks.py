@@ -1,9 +1,9 @@
-"""What one piece of a tensor contributes to each measure of `metrics`."""
+"""The contribution of one piece of a tensor to each measure of `metrics`."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -151,7 +151,7 @@ def _differences(
     # The test kit's formula: the 1e-7 keeps a reference of zero from dividing by it.
     relative = error / (size + 1e-7)
     in_ulps = error / ulps(exact, fmt)
-    # Where a sum cancels, its own step may be any number of times finer than that of what was added.
+    # Where a sum cancels, its own step may be any number of times finer than that of its terms.
     steps = ulps(np.maximum(size, scale), fmt)
     sums = {
         "relative": relative.sum(),
@@ -187,7 +187,7 @@ def _differences(
 
 
 def _beyond(error: Float64Array, size: Float64Array, rtol: float | None, atol: float | None) -> int:
-    """Count the elements outside a tolerance; none when the format has no such tolerance."""
+    """Count the elements outside a tolerance; none when the format has no tolerance."""
     if rtol is None or atol is None:
         return 0
     return _count(error > atol + rtol * size)
@@ -213,12 +213,19 @@ def _rank_distance(values: Float32Array, rounded: Float32Array, fmt: DType) -> i
 
 
 class Column(NamedTuple):
-    """Define one named value of a record: its heading in tables, its unit, and what it is in words."""
+    """Define one named value of a record: its heading in tables, its unit, and what it is in words.
+
+    show     how a table prints it; left: on the left of its column, as texts are
+    absent   what stands where there is no value
+    """
 
     name: str
     heading: str
     unit: str
     definition: str
+    show: Callable[[Any], str] = str
+    left: bool = False
+    absent: str = ""
 
 
 METRIC_SYMBOLS = (

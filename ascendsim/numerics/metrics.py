@@ -2,7 +2,7 @@
 
 a is an element of the result, g of the reference, R(g) the reference rounded once into the format (nearest
 even; hifloat8: half away).  An element is compared when a and R(g) are finite; where one of them is not, they
-must be the same.  ulp(g) is the format's step at g: of the binade that holds |g|, never below the smallest
+must be equal.  ulp(g) is the format's step at g: of the binade that holds |g|, never below the smallest
 subnormal nor above the last binade.  A measure over no compared element is 0.
 
 Sums that cancel leave elements far below the others, whose own step says nothing about a sum's error. So
@@ -47,7 +47,7 @@ class ErrorMetrics:
     """Hold every measure of one result; `METRIC_COLUMNS` defines each in words.
 
     None stands for a measure that has no value: rel_l2, sqnr_db and cosine where a norm is zero,
-    max_of_terms and mean_of_terms without magnitudes, others where the format has no such limit
+    max_of_terms and mean_of_terms without magnitudes, others where the format has no limit
     """
 
     dtype: str
@@ -90,6 +90,54 @@ class ErrorMetrics:
         return self.share_above_1e3_rounded <= 1e-3
 
 
+@dataclass(frozen=True, slots=True)
+class Specials:
+    """Count the elements of a tensor that say something by themselves, without a reference.
+
+    largest   finite, of the largest size that the format has: a conversion that saturates leaves these
+    """
+
+    elements: int = 0
+    infinite: int = 0
+    nan: int = 0
+    largest: int = 0
+    zero: int = 0
+    subnormal: int = 0
+
+    def __add__(self, other: "Specials") -> "Specials":
+        """Return the counts of both tensors."""
+        return Specials(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+    def __str__(self) -> str:
+        """Return the shares that are not nothing: 97.2% Inf, 0.1% zero."""
+        named = {"infinite": "Inf", "nan": "NaN", "largest": "at the largest value"}
+        shares = [(name, getattr(self, name) / max(self.elements, 1)) for name in self.__slots__[1:]]
+        return ", ".join(f"{100 * share:.2g}% {named.get(name, name)}" for name, share in shares if share)
+
+
+def specials_of(stored: npt.NDArray[Any]) -> Specials:
+    """Count Inf, NaN, largest values, zeros and subnormals of a tensor as it is stored, hifloat8 aside."""
+    fmt = dtypes.dtype(stored.dtype)
+    ends = np.array([fmt.max_finite, 2.0**fmt.min_exponent], np.float32).astype(stored.dtype)
+    kind = np.dtype(f"u{stored.itemsize}")
+    # Codes without their sign are in the order of the values; Inf and NaN come last.
+    codes = np.ascontiguousarray(stored).reshape(-1).view(kind) & kind.type((1 << 8 * kind.itemsize - 1) - 1)
+    largest, normal = (int(code) for code in ends.view(kind))
+    if not codes.size:
+        return Specials()
+    count, top = np.count_nonzero, int(codes.max())
+    infinite = int(count(codes == largest + 1)) if top > largest and fmt.has_infinity else 0
+    zero = codes.size - int(count(codes))
+    return Specials(
+        elements=codes.size,
+        infinite=infinite,
+        nan=int(count(codes > largest)) - infinite if top > largest else 0,
+        largest=int(count(codes == largest)) if top >= largest else 0,
+        zero=zero,
+        subnormal=int(count(codes < normal)) - zero,
+    )
+
+
 @default_arithmetic
 def error_metrics(
     actual: "npt.NDArray[Any] | HiFloat8Array",
@@ -110,7 +158,7 @@ def error_metrics(
     values = _carrier(actual, fmt).reshape(-1)
     exact = _float64("reference", reference, actual.shape)
     sizes = None if magnitudes is None else _float64("sum of magnitudes", magnitudes, actual.shape)
-    # Chunk by chunk, since each measure makes several arrays of the size of what it is given.
+    # Chunk by chunk, since each measure makes several arrays of the size of its input.
     parts = [slice(at, at + _CHUNK) for at in range(0, values.size, _CHUNK)]
     limits, scale = standards(fmt), root_mean_square((exact[p] for p in parts), fmt)
     chunks = [

@@ -14,6 +14,7 @@ import numpy as np
 
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.formats.casts import decode, encode, round_to
+from ascendsim.numerics.formats.dtypes import dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +40,7 @@ def decoded(values: Elements, dtype: str, threads: Threads = ALONE) -> Floats:
 
 
 def is_stored(values: NDArray[Any]) -> bool:
-    """Tell whether values are binary16 as it is stored, and not carriers."""
+    """Return whether values are binary16 as it is stored, and not carriers."""
     return values.dtype == np.float16
 
 
@@ -64,6 +65,15 @@ def rounded(
     if to_nearest and _is_long(values, target) and values.dtype == np.float32:
         return _conversions().on_half_grid(values, threads)
     return round_to(values, target, rounding=rounding, overflow=overflow)
+
+
+def cuts_off(values: Floats, target: str) -> bool:
+    """Return whether a conversion that saturates cuts off some value: NaN, Inf, or one that is too large."""
+    fmt = dtype(target)
+    # NaN is not below anything, and goes the long way as well.
+    if not values.size or max(values.max(), -values.min()) <= fmt.max_finite:
+        return False
+    return not np.isfinite(round_to(values, target)).all()
 
 
 def rounded_halves(values: Floats, overflow: str = "ieee", threads: Threads = ALONE) -> NDArray[np.float16]:
@@ -101,6 +111,6 @@ class _Conversions(NamedTuple):
 
 @cache
 def _conversions() -> _Conversions:
-    from ascendsim.numerics.compiled.gathered import halves
+    from ascendsim.numerics.compiled.gathered import turned
 
-    return _Conversions(halves.widened, halves.narrowed, halves.on_half_grid, halves.rounded_halves)
+    return _Conversions(turned.widened, turned.narrowed, turned.on_half_grid, turned.rounded_halves)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import name_of, run_graph
 from ascendsim.ops.schedules.base import schedule_named
+from ascendsim.program.instruction import shaped
 from ascendsim.program.program import NestProgram
 from ascendsim.timing.kernel import measure_kernel
 
@@ -26,17 +27,19 @@ if TYPE_CHECKING:
 
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.profile import Profile
+    from ascendsim.program.instruction import Cost
     from ascendsim.program.kernel import Kernel
+    from ascendsim.program.program import Program
 
-# Of orders nobody tries so many, and so many seeds there are.
-MOST = 2**32 - 1
+# Each order is a run, so nobody tries more of them than this; seeds are 32 bits wide.
+MOST_ORDERS, MOST_SEED = 10_000, 2**32 - 1
 
 
 @dataclass(frozen=True)
 class ScheduleCheck:
-    """What was found of a schedule that passed.
+    """The findings about a schedule that passed.
 
-    gradient      what it makes
+    gradient      the gradient that it makes
     plan          the plan it was run under
     orders        the orders of execution under which its bits were those of the definition
     instructions  of all cores
@@ -64,19 +67,20 @@ def check_schedule(
     """Run a schedule on random tensors and hold it against the ordered definition, bit for bit.
 
     Problem  a small one: the definition is plain loops
-    Orders   the program's, so many random legal ones, which a wait too few would show, and that of arrival
+    Orders   the program's, `orders` random legal ones, which show a missing wait, and that of arrival
     Seed     of the tensors
     Keywords as `CallOptions` describes them; parts of grad_weight are added in one order unless said
              otherwise
     Raises   ProgramError where bits differ, cores of equal signatures take unequal cycles, or instructions
-             cost something else, or move other slices, than its nest says; what `convolution_backward` raises
+             cost something else, or move other slices, than its nest says, or one `shape` stands for several
+             costs; what `convolution_backward` raises
     """
     kind = schedule_named(schedule)
     if kind.makes not in GRADIENTS:
         raise ConfigError(f"check_schedule: {kind.name} makes {kind.makes}; it checks gradients alone")
-    for name, number in (("orders", orders), ("seed", seed)):
-        if (count := whole(number)) is None or not 0 <= count <= MOST:
-            rule = f"a whole number from 0 to {MOST}"
+    for name, number, most in (("orders", orders, MOST_ORDERS), ("seed", seed, MOST_SEED)):
+        if (count := whole(number)) is None or not 0 <= count <= most:
+            rule = f"a whole number from 0 to {most}"
             raise ConfigError(f"check_schedule: {name} is {shown(number)}; it must be {rule}")
     given = {"deterministic": True, **keywords, "schedule": {kind.makes: schedule}}
     options = options_of("check_schedule", given)
@@ -87,7 +91,7 @@ def check_schedule(
     asked = (mask[0], mask[1], False)
     due = reference_gradients(call, grad_output, input, weight, mask=asked)[kind.makes]
     tensors = dict(zip(INPUTS, (grad_output, input, weight), strict=True))
-    graph = lower(call, decision.wanted)
+    graph = options.within(lower(call, decision.wanted))
     tried: list[str] = []
     for order in ("program", *range(int(orders)), "arrival"):
         made = run_graph(graph, options.profile, options.l2_start, tensors, order, timing=False)[1]
@@ -99,6 +103,7 @@ def check_schedule(
     for program in programs:
         if isinstance(program, NestProgram):
             program.check_slices()
+    _require_shapes(kind.name, programs, options.profile)
     count = sum(map(len, programs))
     cycles = _cycles(kind.name, kernel, options.profile, options.l2_start)
     return ScheduleCheck(kind.makes, call.plans[kind.makes], tuple(tried), count, cycles)
@@ -133,6 +138,20 @@ def _require_same(name: str, makes: str, got: Any, due: Any, order: str, tried: 
     )
 
 
+def _require_shapes(name: str, programs: Sequence[Program], profile: Profile) -> None:
+    """Refuse instructions of equal shapes and unequal costs."""
+    known: dict[Hashable, Cost] = {}
+    for program in programs:
+        for made in program.expanded():
+            cost = made.cost(profile)
+            first = known.setdefault((made.__class__, made.pipe, made.shape), cost)
+            if cost != first:
+                raise ProgramError(
+                    f"schedule {name}: {shaped(made)} costs {first} and {cost}; instructions of equal shapes "
+                    "must cost the same: let `shape` have all that `cost` depends on"
+                )
+
+
 def _cycles(name: str, kernel: Kernel, profile: Profile, l2_start: str) -> int:
     """Return the cycles of a kernel, whose cores of equal signatures must take equal ones."""
     folded, plain = (
@@ -141,6 +160,6 @@ def _cycles(name: str, kernel: Kernel, profile: Profile, l2_start: str) -> int:
     if folded != plain:
         raise ProgramError(
             f"schedule {name}: {folded:,} cycles if cores of equal signatures are timed as one, {plain:,} if "
-            "each by itself; its signature() must tell them apart, or leave it out"
+            "each by itself; its signature() must distinguish them, or be left out"
         )
     return folded

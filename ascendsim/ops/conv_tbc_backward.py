@@ -12,8 +12,8 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.kernels import VectorKernels
 from ascendsim.ops.lowering.known import append_gradients, append_view_copies
-from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.call import (
     CallOptions,
@@ -22,6 +22,7 @@ from ascendsim.ops.options.call import (
     order_given,
     output_views,
     strides_in_order,
+    thread_count,
 )
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.strips import View
@@ -33,7 +34,6 @@ from ascendsim.ops.running import (
     make_gradients,
     result_of,
     run_graph,
-    thread_count,
 )
 from ascendsim.program.places import GmTensor
 from ascendsim.rules import ConvTbcBackwardCall, Decision, resolve
@@ -87,13 +87,13 @@ def conv_tbc_backward(
         inputs = {name: operands[name] for name in INPUTS}
         carriers = carriers_of(inputs, crew, keep_halves=not (timing or decision.empty))
         if decision.empty:
-            graph = _empty_graph(views, decision, options)
+            graph = options.within(_empty_graph(views, decision, options))
             run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
             done = Done(*run, model="none", plans={})
         else:
             call = tbc_call(views, whole(pad) or 0, decision, options)
             if timing:
-                graph = tbc_graph(call, views, decision)
+                graph = options.within(tbc_graph(call, views, decision))
                 results, made = run_graph(graph, *machine, carriers, order, options.engine)
             else:
                 results, made = [], _gradients(call, carriers, options, order, crew)
@@ -110,7 +110,8 @@ def tbc_call(views: Views, pad: int, decision: Decision, options: Options) -> Ca
     time, batch, channels = views["input"].shape
     taps, _, made = views["weight"].shape
     problem = ConvProblem((batch, channels, time), (made, channels, taps), 1, pad)
-    # Without views: what is not contiguous is copied here, before the permutations, and not by `lower`.
+    # Without views: tensors that are not contiguous are copied here, before the permutations, and not by
+    # `lower`.
     return options.call(problem, decision, {})
 
 
@@ -122,7 +123,7 @@ def _gradients(
         name: values.transpose(WEIGHT if name == "weight" else ACTIVATION_IN)
         for name, values in carriers.items()
     }
-    made = make_gradients(call, (True, True, True), permuted, options, order, threads)
+    made, _ = make_gradients(call, (True, True, True), permuted, options, order, threads)
     made["grad_input"] = made["grad_input"].transpose(ACTIVATION_OUT)
     made["grad_weight"] = made["grad_weight"].transpose(WEIGHT)
     return made

@@ -13,8 +13,8 @@ from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.ops.lowering.call import INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.kernels import VectorKernels
 from ascendsim.ops.lowering.known import append_view_copies, known_graph, lower
-from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.asked import (
     Mask,
@@ -25,7 +25,14 @@ from ascendsim.ops.options.asked import (
     problem_of,
     without_bias,
 )
-from ascendsim.ops.options.call import CallOptions, Options, options_of, order_given, output_views
+from ascendsim.ops.options.call import (
+    CallOptions,
+    Options,
+    options_of,
+    order_given,
+    output_views,
+    thread_count,
+)
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
@@ -37,7 +44,6 @@ from ascendsim.ops.running import (
     make_gradients,
     result_of,
     run_graph,
-    thread_count,
     time_graph,
 )
 from ascendsim.rules import ConvolutionBackwardCall, Decision
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Tensors
     from ascendsim.ops.options.asked import Format
 
-# The engine counts in 64 bits; a call of so many cycles nobody waits for.
+# The engine counts in 64 bits; nobody waits for a call with more cycles.
 MOST_CYCLES = 2**62
 
 
@@ -80,8 +86,9 @@ def convolution_backward(
     Views    of any strides are taken; each that is not contiguous costs a kernel of its own, and so does
              each gradient that `output_strides` puts elsewhere than row after row
     Order    of execution: "program", "arrival" (as timed; matters for atomic adds) or a seed
-    Timing   False: the same bits about twice as fast, without kernels and cycles (`estimate` gives those), on
-             so many `threads`; the bits do not depend on their number
+    Timing   False: the same bits without kernels and cycles (`estimate` gives those), on so many `threads`,
+             on whose number the bits do not depend. Large layers take half of the time so, small ones a
+             quarter (docs/arithmetic.md has a table); what is left to the executor saves the cycles alone
     Keywords as `CallOptions` describes them: product, accumulation, tiling, schedule, l2_start, ...
     Returns  gradients in the asked formats (None where masked), and one record for each kernel
     Raises   AclnnError with the status that the interface would answer; UnsupportedError, ConfigError,
@@ -103,7 +110,7 @@ def convolution_backward(
         # Without elements there is no product: the interface accepts the call and writes zeros.
         if decision.empty:
             machine = options.profile, options.l2_start
-            graph = _empty_graph(asked, decision, options)
+            graph = options.within(_empty_graph(asked, decision, options))
             run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
             done = Done(*run, model="none", plans={})
         else:
@@ -128,10 +135,12 @@ def _done(
     threads   what shares the work of a call without timing; None: with timing
     """
     if threads is None:
-        graph, machine = known_graph(call, decision.wanted), (options.profile, options.l2_start)
+        graph = options.within(known_graph(call, decision.wanted))
+        machine = options.profile, options.l2_start
         results, made = run_graph(graph, *machine, carriers, order, options.engine)
     else:
-        results, made = [], make_gradients(call, decision.wanted, carriers, options, order, threads)
+        made, cut = make_gradients(call, decision.wanted, carriers, options, order, threads)
+        return Done([], made, str(call.accumulation), call.plans, cut)
     return Done(results, made, str(call.accumulation), call.plans)
 
 
@@ -165,7 +174,7 @@ def estimate(
         )
     decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask, strides)
     machine = options.profile, options.l2_start, options.engine
-    graph = lower(call, decision.wanted)
+    graph = options.within(lower(call, decision.wanted))
     bound = None if stop_above is None or stop > MOST_CYCLES else stop
     results = time_graph(graph, *machine, stop_above=bound)
     return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))

@@ -37,7 +37,7 @@ def known_times(
             kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above, alone=alone
         )
     tensors = tuple([_Shaped.of(tensor) for tensor in kernel.tensors.values()])
-    asked = _Asked(kernel.recipe, tensors, folded, l2_start, profile.told, ref(kernel), ref(profile))
+    asked = _KernelTimesKey(kernel.recipe, tensors, folded, l2_start, profile.told, ref(kernel), ref(profile))
     return _remembered(asked)._replace(kernel=kernel.name)
 
 
@@ -45,7 +45,7 @@ def _alone(kernel: Kernel, profile: Profile, folded: bool) -> dict[int, PhaseAlo
     """Return the phases of a kernel that misses nothing which are remembered, by their numbers."""
     return {
         number: _remembered_phase(
-            _Phase(phase.recipe, folded, profile.told, number, ref(kernel), ref(profile))
+            _PhaseTimesKey(phase.recipe, folded, profile.told, number, ref(kernel), ref(profile))
         )
         for number, phase in enumerate(kernel.phases)
         if phase.recipe is not None
@@ -64,13 +64,13 @@ class _Shaped(NamedTuple):
 
     @classmethod
     def of(cls, tensor: GmTensor) -> _Shaped:
-        """Return all of a tensor that cycles may follow from."""
+        """Return the properties of a tensor that cycles may depend on."""
         return cls(tensor.shape, tensor.dtype, tensor.itemsize, tensor.role, tensor.cached, tensor.laid_out)
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """All that the times of a kernel follow from; kernel and profile are not kept alive by what is known."""
+class _KernelTimesKey:
+    """A key of a kernel's times; it does not keep the kernel or the profile alive."""
 
     recipe: Hashable
     tensors: tuple[_Shaped, ...]
@@ -82,8 +82,8 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class _Phase:
-    """All that the times of a phase follow from, and where it is met first."""
+class _PhaseTimesKey:
+    """A key of a phase's times, with the number of its first appearance."""
 
     recipe: Hashable
     folded: bool
@@ -95,7 +95,7 @@ class _Phase:
 
 # So many are the changes of layout, zeros and sums of a network of a hundred layers.
 @lru_cache(maxsize=512)
-def _remembered(asked: _Asked) -> KernelTimes:
+def _remembered(asked: _KernelTimesKey) -> KernelTimes:
     kernel, profile = asked.kernel(), asked.profile()
     # They are the caller's, who still holds them.
     assert kernel is not None
@@ -104,7 +104,7 @@ def _remembered(asked: _Asked) -> KernelTimes:
 
 
 @lru_cache(maxsize=512)
-def _remembered_phase(asked: _Phase) -> PhaseAlone:
+def _remembered_phase(asked: _PhaseTimesKey) -> PhaseAlone:
     kernel, profile = asked.kernel(), asked.profile()
     assert kernel is not None
     assert profile is not None
@@ -227,7 +227,7 @@ class GraphTimes:
 
 
 def left_by_graph(graph: Graph, profile: Profile, start: L2State) -> L2State:
-    """Return what L2 holds after the kernels of a call, the first of which finds `start`."""
+    """Return the content of L2 after the kernels of a call; the first kernel finds `start`."""
     for node in graph.nodes:
         if isinstance(node, TransData):
             start = _renamed(start, {node.source.name: node.target.name})
@@ -237,7 +237,7 @@ def left_by_graph(graph: Graph, profile: Profile, start: L2State) -> L2State:
 
 
 def _left_to_others(kernel: Kernel, profile: Profile, start: Start) -> L2State:
-    """Return what L2 holds after a kernel, whose workspaces are named as its own."""
+    """Return the content of L2 after a kernel, with the kernel's name on its workspaces."""
     left = left_by(kernel, profile, start)
     own = {name for name, tensor in kernel.tensors.items() if tensor.role == "workspace"}
     # Another kernel may call a workspace of its own alike.
@@ -247,5 +247,5 @@ def _left_to_others(kernel: Kernel, profile: Profile, start: Start) -> L2State:
 def _renamed(
     held: Mapping[str, tuple[int, int]], names: Mapping[str, str]
 ) -> FrozenMap[str, tuple[int, int]]:
-    """Return what L2 holds under other names, in the same order."""
+    """Return the content of L2 with tensors renamed, in unchanged order."""
     return FrozenMap({names.get(name, name): bytes_ for name, bytes_ in held.items()})

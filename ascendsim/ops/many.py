@@ -114,14 +114,14 @@ class _Estimates:
         return found.without_timelines()
 
     def _product(self, product: Product) -> Product:
-        # Results of one product then share its figures, which are most of what is sent of a result.
+        # Results of one product then share its figures, which are most of a result's bytes.
         if not isinstance(product, str | Path):
             return product
         if product not in self._profiles:
             try:
                 self._profiles[product] = load_profile(product)
             except ConfigError:
-                return product  # the rules may know it, and say what is to be said of it
+                return product  # the rules may know it, and decide on the answer
         return self._profiles[product]
 
 

@@ -16,10 +16,9 @@ from ascendsim.numerics.formats.dtypes import INT8
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.formats.dtypes import name_of as name_of_format
 from ascendsim.ops.lowering import call as matmul_formats
-from ascendsim.ops.lowering.cube import product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.kernels import VectorKernels, product_kernel
 from ascendsim.ops.lowering.layouts import one_group, split_groups
-from ascendsim.ops.lowering.vector import VectorKernels
 from ascendsim.ops.options.call import Options, ProductOptions, options_of, order_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import (
@@ -48,7 +47,7 @@ from ascendsim.rules.typed import cube_math_number
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
 ND_NOTE = (
     "Operands lie row after row (ND), and copies of this product into L1 do not turn rows into fractals: "
-    "they go through UB. Such products are not validated (docs/validation.md)."
+    "they go through UB. Matrix products of this kind are not validated (docs/validation.md)."
 )
 RULE_NOTE = "The tiling follows the rules of the product's operator"
 
@@ -91,6 +90,7 @@ def matmul(
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)
     graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
+    graph = options.within(graph)
     tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
     results, made = run_graph(graph, options.profile, options.l2_start, tensors, order, options.engine)
     # A single matrix runs as a batch of one.
@@ -120,9 +120,8 @@ def estimate_matmul(
     options = options_of("estimate_matmul", keywords, ProductOptions)
     formats = (name_of_format(dtype),) * 2
     graph, said = _lowered(problem, formats, out_dtype, cube_math_type, options)
-    return Estimate(
-        **said, kernels=tuple(time_graph(graph, options.profile, options.l2_start, options.engine))
-    )
+    machine = options.profile, options.l2_start, options.engine
+    return Estimate(**said, kernels=tuple(time_graph(options.within(graph), *machine)))
 
 
 def _lowered(
@@ -179,8 +178,8 @@ def _notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _accumulation(compute: str, options: Options) -> Accumulation:
-    """Return how the cube adds up products of a format."""
-    # Sums of integers are exact in any order; what their model says is how they leave int32.
+    """Return the accumulation model of the cube for a format."""
+    # Sums of integers are exact in any order; their model only says how they leave int32.
     if compute != INT8.name:
         return options.model(compute)
     return IntegerSum() if options.accumulation is None else IntegerSum.parse(str(options.accumulation))
@@ -197,7 +196,7 @@ _FIELDS = (
 class MatmulTiling:
     """A call makes a `Tiling`, which replaces it: the same fields, `keep_pieces` is now `reuse_l1`."""
 
-    # No record of its own: what it makes is a Tiling, so that no other place need know of two kinds.
+    # No record of its own: it returns a Tiling, so that no other place need know two kinds.
     def __new__(cls, *values: Any, **fields: Any) -> Tiling:  # type: ignore[misc]
         """Return the `Tiling` with the same meaning."""
         warnings.warn(
@@ -267,7 +266,7 @@ def change_of(change: str, shape: tuple[int, ...], dtype: str, c0: int) -> Relay
 
 
 def regroup_of(shape: tuple[int, ...], dtype: str, c0: int, groups: int) -> Regroup:
-    """Return the change of a weight (N, C of a group, H, W) in fractals from one group to so many."""
+    """Return the change of a weight (N, C of a group, H, W) in fractals from one group to `groups` groups."""
     if len(shape) != 4 or shape[0] % groups:
         raise ShapeError(
             f"TransData {REGROUPS}: the shape is {shape}, with {groups} groups; give four sizes, the first "

@@ -45,7 +45,7 @@ class Operand(NamedTuple):
             raise UnsupportedError(
                 f"{name} is an array of {array.dtype}, whose elements have no size; pass numbers"
             )
-        # Whichever end of an element comes first, its value is the same; casts work on this machine's order.
+        # The byte order changes no value; casts need this machine's order.
         native = array.astype(array.dtype.newbyteorder("="), copy=False)
         return cls(native, array.dtype.name, _view(array))
 
@@ -83,12 +83,13 @@ def _array(value: Any, name: str) -> NDArray[Any]:
     except Exception as error:  # whatever another library does when numpy asks
         raise UnsupportedError(
             f"{name} is a {type(value).__name__} that numpy cannot read ({shown(error)}); pass an array of "
-            "numpy, of a torch tensor .detach().cpu().numpy()"
+            "numpy, of a torch tensor .detach().cpu().numpy(); of one in bfloat16, which numpy has not, "
+            ".detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)"
         ) from None
 
 
 def _is_tensor(value: Any, depth: int) -> bool:
-    """Tell what may stand for a tensor; lists are as deep as numpy's arrays at most."""
+    """Return whether a value may stand for a tensor; lists are at most as deep as numpy's arrays."""
     # A range or an iterator is no tensor: numpy would write it out, however long it is.
     if isinstance(value, (list, tuple)):
         return depth < 64 and all(_is_tensor(item, depth + 1) for item in value)
@@ -101,7 +102,7 @@ def _is_tensor(value: Any, depth: int) -> bool:
 
 
 def spread(value: Any, count: int) -> Any:
-    """Return one number as `count` of them, a list as a tuple; anything else stays what it is."""
+    """Return one number as `count` of them, a list as a tuple; anything else is unchanged."""
     number = whole(value)
     if number is not None:
         return (number,) * count

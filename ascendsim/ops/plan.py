@@ -21,6 +21,7 @@ SWITCHES = ("reuse_l1", "unit_flag", "transpose_first")
 # What some fields may say.
 WORDS = {
     "panels": ("rows", "columns"),
+    "fractals_first": ("", "a", "b", "ab"),
     "mapping": ("contiguous", "interleaved"),
     "stream_axis": ("", "batch_depth", "height"),
     "kernel_split": ("", "h", "hw"),
@@ -35,7 +36,7 @@ WHOLE = (
     *("base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"),
     *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
 )
-UNCUT = ("single_core_k", "depth_dim", "strip_w", "pixel_dim", *GRID)
+UNCUT = ("single_core_k", "single_core_batch", "depth_dim", "group_dim", "strip_w", "pixel_dim", *GRID)
 # Who chose a plan that no strategy did.
 USER = "user"
 
@@ -65,8 +66,11 @@ class Tiling:
                    0: one base block
     single_core_k  grad_weight: pixels of one image that a task reduces; 0: all of them. grad_input: channels
                    of each of its `k_split` parts but the last; 0: even parts
+    single_core_batch
+                   grad_weight: images and depths of each of its `batch_dim` parts but the last; 0: even parts
     depth_dim      grad_input: parts into which depths are cut, each a part of a task; 0: every one is a task
-                   of its own
+                   of its own. grad_weight on a grid: parts into which kernel depths are cut, so that columns
+                   are cut at each of them by itself; 0: columns go through all of them, one after the other
     mapping        grad_input, grad_weight: "contiguous" ranges of tasks go to the cores, or task t to core t
                    modulo them ("interleaved")
     task_order     the axes by which tasks are numbered, slowest first, with a blank between: "batch", "d",
@@ -76,7 +80,7 @@ class Tiling:
     group_merge    groups of the convolution that are computed as one, with weights that are block-diagonal;
                    every nest takes it, as it is given the merged product
     strip_w        grad_weight by stream-K: columns of an image that a tile in L1 stays within, so that all of
-                   its rows are reduced in strips of so many columns, one after the other; 0: no strips
+                   its rows are reduced in strips of this many columns, one after the other; 0: no strips
     kernel_split   grad_input: the axes along which the stride splits the kernel, so that no zeros are
                    inserted: "h", or "hw"
     tap_loop       the taps over which a loop goes outside of the products: "kh", a row of them at a time, or
@@ -84,6 +88,8 @@ class Tiling:
     swizzle        matrix products: rows of blocks that form a panel, taken column by column, so that what the
                    cores read at one time is nearly square
     panels         "rows" for that, or "columns" for panels of columns, taken row by row
+    fractals_first matrix products: the operands that vector cores bring into fractals (NZ) before the cube
+                   begins: "a", "b", "ab", or "", none
     reuse_l1       matrix products: whether what L1 holds stays for the next tile of the core that needs it
     unit_flag      whether Fixpipe takes a tile piece by piece while the last product is added to it, and the
                    next tile's first product waits for the reading of L0C alone
@@ -95,9 +101,11 @@ class Tiling:
                    used_cores. 0 beside another one is 1; all of them 0: no grid, tasks in contiguous ranges.
                    Nests that deal shares (`dgrad_shares`, `wgrad_shares`) know batch_dim alone: parts of the
                    images, in grad_weight of images and depths; 0: every one is a task of its own
+    group_dim      `wgrad_fractals`: parts of the groups beside those of its grid, slower than the batch; 0: a
+                   cell has all groups
     pixel_dim      grad_input: even parts of the pixels of all images, counted on from image to image; parts
-                   of a grid instead of `batch_dim` and `m_dim`, with `n_dim` beside it. A part cuts what it
-                   has of an image into base blocks of nearly equal length, base_m at most; 0: no such parts
+                   of a grid instead of `batch_dim` and `m_dim`, with `n_dim` beside it. A part cuts its
+                   pixels of an image into base blocks of nearly equal length, base_m at most; 0: no parts
     transpose_first
                    grad_input of 910_95: whether vector cores bring all weights into the cube's layout in a
                    phase of its own, so that copies into L1 need not turn them
@@ -141,6 +149,9 @@ class Tiling:
     tap_loop: str = ""
     step_m: int = 1
     step_n: int = 1
+    single_core_batch: int = 0
+    group_dim: int = 0
+    fractals_first: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no schedule could execute."""
@@ -171,7 +182,7 @@ class Tiling:
     @property
     def cells(self) -> int:
         """Cells of the grid, if every part of it has work; 1 without a grid."""
-        return prod(max(1, getattr(self, name)) for name in (*GRID, "pixel_dim"))
+        return prod(max(1, getattr(self, name)) for name in (*GRID, "pixel_dim", "group_dim"))
 
     @property
     def block_m(self) -> int:
@@ -204,8 +215,8 @@ class Plan:
     schedule   name of a schedule (`ops/schedules/base.py`), or a `Schedule` class of the user's own
     tiling     its tiling
     chosen_by  of a plan that a call follows: "product", "tuned" or "search", the strategy that chose it;
-               "user", who gave it; "user, rest product" or the like of one given in part, its nest or some
-               fields. Plans that say the same are equal, whoever chose them
+               "user", who gave it; "user, rest product" or similar for a plan whose nest or some fields
+               are given. Plans with equal fields are equal, whoever chose them
     instead    of a search: why the product's own plan was not taken, where that is known
     rule       of a plan of the product's own: the rule of its operator that made it, by the name that
                docs/plans.md has it under, and of a matrix product what it leaves out
@@ -222,7 +233,7 @@ class Plan:
     file: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no schedule and no tiling."""
+        """Refuse values that are no schedule and no tiling."""
         if not isinstance(self.schedule, str | type):
             raise ConfigError(f"plan: schedule is {shown(self.schedule)}; it must be a name or a class")
         if not isinstance(self.tiling, Tiling):
@@ -243,7 +254,7 @@ class Plan:
         return self.chosen_by in ("product", "tuned", "search")
 
     def given_in_part(self) -> Plan:
-        """Return the same, of which the user has given some and who chose it the rest."""
+        """Return the plan marked as given in part by the user, with the rest from its own chooser."""
         return replace(self, chosen_by=f"{USER}, rest {self.chosen_by}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -261,7 +272,7 @@ class Plan:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Plan:
-        """Return the plan of such values; what is not among them stands at its default.
+        """Return the plan of these values; missing fields have their defaults.
 
         Raises   ConfigError for an unknown field, with the nearest name, and for one that every nest reads
                  and that is missing
@@ -314,7 +325,7 @@ def even_parts(total: int, step: int, most: int) -> list[int]:
 
     One size for each number of parts, largest first; the last part may be smaller.
     """
-    # Many numbers of parts have the same largest part; only the least of them is worth a tile of that size.
+    # Many numbers of parts have the same largest part; only the least of them is worth a tile of this size.
     found: list[int] = []
     units = -(-total // step)
     parts = -(-units // max(1, most // step))
@@ -397,7 +408,7 @@ def plans_text(tables: Tables, form: str, about: str = "") -> str:
         for made, values in each.items():
             heading = f"[{json.dumps(layer)}.{made}]" if layer else f"[{made}]"
             by = f"  # chosen by {values['chosen_by']}" if values.get("chosen_by") else ""
-            # Of texts, whole numbers and truth values the two forms write the same.
+            # JSON and TOML write texts, whole numbers and truth values alike.
             written = [f"{name} = {json.dumps(value)}" for name, value in plan_fields(values).items()]
             lines += ["", heading + by, *written]
     return "\n".join(lines).lstrip("\n") + "\n"
@@ -422,6 +433,6 @@ def saying_whose(made: str, plan: Any) -> Iterator[None]:
             text = f"tiling of {made}: {text}"
         if not text.startswith(file):
             text = f"{file}: {text}"
-        # Its class and what it carries stay.
+        # Its class and its fields stay.
         error.args = (text,)
         raise

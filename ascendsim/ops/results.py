@@ -38,7 +38,7 @@ class Retimed:
         return Retimed, (self._make,)
 
     def forgotten(self) -> Retimed:
-        """Return the same without what was worked out, as a pickle of it comes back."""
+        """Return a copy without its computed timeline, like the copy that a pickle brings back."""
         return Retimed(self._make)
 
     @property
@@ -53,7 +53,7 @@ class Retimed:
 class KernelResult:
     """The cycles of one kernel.
 
-    Two are equal if these say the same; their programs and spans are not compared.
+    Two are equal if these fields are; their programs and spans are not compared.
 
     cycles            of the cube clock, from the entry of the first core to the end of the last, no launch
     time_us           with launch: what msprof calls the task duration
@@ -99,7 +99,7 @@ class KernelResult:
         return self.kernel.facts.get("plan")
 
     def to_record(self) -> dict[str, Any]:
-        """Return the figures of the kernel as plain values; `Estimate.to_records` says what they are."""
+        """Return the figures of the kernel as plain values; `Estimate.to_records` describes them."""
         return {
             "kernel": self.name,
             "cycles": self.cycles,
@@ -146,7 +146,7 @@ class Estimate:
         return {kernel.name: kernel.plan for kernel in self.kernels if kernel.plan is not None}
 
     def _timed(self, name: str) -> tuple[KernelResult, ...]:
-        """Return the kernels whose cycles make up a total of that name."""
+        """Return the kernels whose cycles add up to the total `name`."""
         del name
         return self.kernels
 
@@ -165,8 +165,20 @@ class Estimate:
         }
         return [own | kernel.to_record() for kernel in self.kernels]
 
+    def __str__(self) -> str:
+        """Return a line for the call and one for each kernel; all fields are in the `repr`."""
+        lines = [f"{self.variant}: {self.compute_dtype} in the cube, {self.accumulation}", *self._told()]
+        for kernel in self.kernels:
+            bound = f", bound by {kernel.bound_by}" if kernel.bound_by else ""
+            lines.append(f"{kernel.name}: {kernel.cycles:,} cycles, {kernel.time_us:,.2f} us{bound}")
+        return "\n".join(lines)
+
+    def _told(self) -> tuple[str, ...]:
+        """Return what a result has beside its kernels, in lines."""
+        return ()
+
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the time, a row for each kernel, and the notes to unfold."""
+        """Return the HTML for a notebook: the time, a row for each kernel, and the notes to unfold."""
         return self._html()
 
     @default_arithmetic
@@ -179,7 +191,7 @@ class Estimate:
         return result_html(title, lines, [kernel.to_record() for kernel in self.kernels], self.notes)
 
     def without_timelines(self) -> Self:
-        """Return the same result in little memory: each timeline is worked out again when it is asked for."""
+        """Return the result in little memory: each timeline is computed again when it is asked for."""
         kernels = tuple(replace(kernel, timed=kernel.timed.forgotten()) for kernel in self.kernels)
         return replace(self, kernels=kernels)
 
@@ -191,6 +203,9 @@ class ConvolutionBackwardResult(Estimate):
     order    in which order the instructions were executed ("program", "arrival" or "seed N")
     timing   whether cycles were asked for; without, there are no kernels, and to ask for cycles is a
              ConfigError
+    overflowed  kernels whose conversions saturated a value: NaN, Inf or one that is too large, as the float
+             status of such a device tells; products with Inf and NaN in results have none. None: not known,
+             as instructions were executed
     """
 
     grad_input: Any
@@ -198,16 +213,19 @@ class ConvolutionBackwardResult(Estimate):
     grad_bias: Any
     order: str
     timing: bool = True
+    overflowed: tuple[str, ...] | None = None
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: also which gradients there are, and no time where none was asked."""
-        gradients = [
+        """Return the HTML for a notebook: also the gradients, and no time where none was asked for."""
+        order = f"executed in {self.order} order" if self.timing else "no instructions executed"
+        return self._html(*self._told(), order, timing=self.timing)
+
+    def _told(self) -> tuple[str, ...]:
+        return tuple(
             f"{name}: {'x'.join(map(str, made.shape))}, {made.dtype}"
             for name in ("grad_input", "grad_weight", "grad_bias")
             if (made := getattr(self, name)) is not None
-        ]
-        order = f"executed in {self.order} order" if self.timing else "no instructions executed"
-        return self._html(*gradients, order, timing=self.timing)
+        )
 
     def _timed(self, name: str) -> tuple[KernelResult, ...]:
         # The sum over no kernels would be a number too, 0.
@@ -237,7 +255,7 @@ def result_html(
 
 
 def _cells(record: dict[str, Any]) -> tuple[str, ...]:
-    """Return what is shown of a record of `KernelResult.to_record`."""
+    """Return the table cells of a record of `KernelResult.to_record`."""
     cycles = max(record["cycles"], 1)
     busy = record[f"busy_{record['bound_by']}"] / cycles if record["bound_by"] else 0.0
     plan = f"{record['schedule']} ({record['chosen_by']})" if record["schedule"] else ""

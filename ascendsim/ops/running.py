@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ascendsim.arguments import is_bool, shown, whole
-from ascendsim.errors import ConfigError
+from ascendsim.arguments import whole
 from ascendsim.native.freed_memory import keep_freed_memory
 from ascendsim.ops.graph_times import GraphTimes
+from ascendsim.ops.lowering.call import FLOATS, vector_overflow
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.call import Options
@@ -27,23 +27,24 @@ if TYPE_CHECKING:
     from ascendsim.ops.operands import Operand
     from ascendsim.timing.l2.account import Start
 
-# More than any machine has cores; each takes memory.
-MOST_THREADS = 1024
+FLOAT_NAMES = frozenset(known.name for known in FLOATS)
 
 
 class Done(NamedTuple):
-    """What came of a call.
+    """The outcome of a call.
 
     results   the times of its kernels; none without timing
     made      the call's names of its gradients -> carriers, row after row
     model     the accumulation model; "none" where the cube makes nothing
     plans     those of the gradients that the cube makes
+    overflowed  kernels that cut off a value; None: not known
     """
 
     results: list[KernelResult]
     made: Tensors
     model: str
     plans: Mapping[str, Plan]
+    overflowed: tuple[str, ...] | None = None
 
 
 def time_graph(
@@ -76,14 +77,16 @@ def run_graph(
     engine: str | None = None,
     *,
     timing: bool = True,
+    cut: set[str] | None = None,
 ) -> tuple[list[KernelResult], Tensors]:
     """Execute the kernels of a call; return their cycles, and the tensors that they make.
 
     Tensors  the call's names -> carriers, row after row
     Order    "program", "arrival" or a seed
     Timing   without it no cycles, but where the order of execution is that of arrival
+    Cut      gains the names of kernels that saturate a value, as `cuts_a_value_off` finds them
     """
-    # Any seed must give the same bits, unless parts are added atomically: that is what it is there to show.
+    # Any seed must give the same bits, unless parts are added atomically: a seed is given to show this.
     seed = whole(order)
     gm = {tensor.name: given[name].reshape(tensor.shape) for name, tensor in graph.inputs.items()}
     # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
@@ -98,6 +101,8 @@ def run_graph(
                 times.add(node, last=at + 1 == len(graph.nodes))
             run_as = arrivals(node, times.results[-1].timeline) if order == "arrival" else seed
             execute(node, profile, gm, "program" if run_as is None else run_as)
+            if cut is not None and cuts_a_value_off(node, profile, gm):
+                cut.add(node.name)
         # A large call holds a tensor in several formats and layouts: what no later node needs goes at once.
         needed = {tensor.name for tensor in graph.outputs.values()}
         needed.update(*(touched(later) for later in graph.nodes[at + 1 :]))
@@ -107,11 +112,38 @@ def run_graph(
     return times.results, made
 
 
+def cuts_a_value_off(kernel: Kernel, profile: Profile, gm: Tensors) -> bool:
+    """Return whether a kernel that has run saturated a value: a Cast exactly, other ones by what they made.
+
+    A result at the largest value counts where the kernel converts; one that moves elements only does not.
+    """
+    import numpy as np
+
+    from ascendsim.numerics.formats.dtypes import dtype
+    from ascendsim.numerics.quick_casts import cuts_off
+
+    tensors = kernel.tensors.items()
+    given = [(tensor.dtype, gm[name]) for name, tensor in tensors if tensor.role == "input"]
+    for name, tensor in tensors:
+        kind, values = tensor.dtype, gm[name] if tensor.role == "output" else None
+        if values is None or kind not in FLOAT_NAMES or vector_overflow(profile, kind) == "ieee":
+            continue
+        if kernel.macs or len(given) != 1 or given[0][1].size != values.size:
+            moves = not kernel.macs and all(source == kind for source, _ in given)
+            cut = not moves and bool((np.abs(values) == dtype(kind).max_finite).any())
+        else:
+            cut = given[0][0] != kind and cuts_off(given[0][1], kind)
+        if cut:
+            return True
+    return False
+
+
 def make_gradients(
     call: Call, wanted: Mask, given: Tensors, options: Options, order: str | int, threads: Threads
-) -> Tensors:
+) -> tuple[Tensors, tuple[str, ...]]:
     """Return the gradients of a call, made without instructions where the order of additions says all.
 
+    Returns  them, and the kernels that cut off a value; those that the executor runs by `cuts_a_value_off`
     Tensors  the call's names -> carriers, row after row; those of binary16 may be as they are stored, and
              then gradients in binary16 are so too
     """
@@ -121,28 +153,14 @@ def make_gradients(
     gradients = Gradients(call, given, order, threads)
     possible = gradients.possible(wanted)
     made = gradients.make(possible)
+    cut = set(gradients.overflowed)
     left = cast("Mask", tuple(ask and not can for ask, can in zip(wanted, possible, strict=True)))
     if any(left):
-        graph, start = lower(call, left), options.l2_start
+        graph, start = options.within(lower(call, left)), options.l2_start
         carriers = {name: as_carrier(values, threads) for name, values in given.items()}
-        made |= run_graph(graph, call.profile, start, carriers, order, options.engine, timing=False)[1]
-    return made
-
-
-def thread_count(threads: Any, *, timing: bool) -> int:
-    """Return how many threads share the products of a call.
-
-    Raises   ConfigError unless it is a whole number up to MOST_THREADS; and with timing, which is true or
-             false, where one thread runs all
-    """
-    if not is_bool(timing):
-        raise ConfigError(f"timing is {shown(timing)}; it must be true or false")
-    count = whole(threads)
-    if count is None or not 1 <= count <= MOST_THREADS:
-        raise ConfigError(f"threads is {shown(threads)}; it must be a whole number from 1 to {MOST_THREADS}")
-    if timing and count > 1:
-        raise ConfigError(f"threads is {count}, but only a call with timing=False shares its work")
-    return count
+        engine = options.engine
+        made |= run_graph(graph, call.profile, start, carriers, order, engine, timing=False, cut=cut)[1]
+    return made, tuple(sorted(cut))
 
 
 def execute(
@@ -151,7 +169,8 @@ def execute(
     """Run a kernel on tensors in GM, which gain its outputs; its workspaces are its own."""
     from ascendsim.functional import run_kernel
 
-    # What the cube rounds as it reads, HF32, is rounded once, and not tile by tile; GM keeps what it holds.
+    # Operands that the cube rounds as it reads, HF32, are rounded once, and not tile by tile; GM is
+    # unchanged.
     own = {
         name: as_multiplied(gm[name], kernel.compute_dtype, profile, kernel.math.hf32_ties)
         for name, tensor in kernel.tensors.items()
@@ -204,9 +223,12 @@ def result_of(
     *,
     timing: bool,
 ) -> ConvolutionBackwardResult:
-    """Return what the user gets of a call; `gradients` are as `encoded` returns them."""
+    """Return the user's result of a call; `gradients` are as `encoded` returns them."""
     common = common_fields(options, decision, done.model, done.results, done.plans, timing=timing)
-    return ConvolutionBackwardResult(**common, **gradients, order=name_of(order), timing=timing)
+    order_name = name_of(order)
+    return ConvolutionBackwardResult(
+        **common, **gradients, order=order_name, timing=timing, overflowed=done.overflowed
+    )
 
 
 def common_fields(
@@ -232,7 +254,7 @@ def common_fields(
 
 
 def notes_of(results: list[KernelResult]) -> tuple[str, ...]:
-    """Return what the kernels of a call note, each sentence once."""
+    """Return the notes of a call's kernels, each sentence once."""
     return tuple(dict.fromkeys(result.kernel.note for result in results if result.kernel.note))
 
 

@@ -26,7 +26,7 @@ SEQUENCE_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class L2Left:
-    """What calls have left in L2.
+    """Data that calls have left in L2.
 
     held   name of a tensor -> (its bytes there, how many of them are dirty), the one used longest ago first
     made   for each grad_input that was made, the latest first: its name in `held`, its elements, its format
@@ -38,10 +38,10 @@ class L2Left:
     calls: int = 0
 
     def found_by(self, problem: ConvProblem, dtype: str) -> Mapping[str, tuple[int, int]]:
-        """Return what a call finds: its grad_output is the latest grad_input of its size and format.
+        """Return the data in L2 for a call: its grad_output is the latest grad_input of its size and format.
 
         What lies between two convolutions (an activation, a normalisation, an addition) makes the one of the
-        other, of the same size; what it does to L2 itself is not modelled.
+        other, of the same size; its own effect on L2 is not modelled.
         """
         asked = prod(problem.grad_output), dtype
         own = next((name for name, *said in self.made if tuple(said) == asked), None)
@@ -57,13 +57,13 @@ def left_by_call(
     output_mask: Mask = (True, True, True),
     **keywords: Unpack[CallOptions],
 ) -> L2Left:
-    """Return what L2 holds after a call that came behind others.
+    """Return the content of L2 after a call that followed others.
 
     Raises   as `estimate`
     """
     options = options_of("left_by_call", keywords)
     decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask)
-    graph = lower(call, decision.wanted)
+    graph = options.within(lower(call, decision.wanted))
     state = left_by_graph(graph, options.profile, left.found_by(problem, call.dtypes["grad_output"]))
     # The next call has tensors of the same names, which are others.
     names = {name: f"call {left.calls}: {name}" for name in state if name not in left.held}
@@ -94,7 +94,8 @@ def estimate_behind(
     options = options_of("estimate_behind", said)
     decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask)
     found = left.found_by(problem, call.dtypes["grad_output"])
-    results = time_graph(lower(call, decision.wanted), options.profile, found, options.engine)
+    graph = options.within(lower(call, decision.wanted))
+    results = time_graph(graph, options.profile, found, options.engine)
     made = Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
     notes = tuple(SEQUENCE_NOTE if note == L2_NOTES[CHAINED] else note for note in made.notes)
     return replace(made, notes=notes)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.profile.files import (
-    Product,
+    ShippedProduct,
     configs_directory,
     is_file_name,
     list_products,
@@ -14,15 +14,15 @@ from ascendsim.profile.records import Figure, Generation, Profile
 
 if TYPE_CHECKING:
     from ascendsim.profile.changes import Change, contradiction, parse_changes, read_changes
-    from ascendsim.profile.records import Cost
+    from ascendsim.profile.records import CostFormula
 
 __all__ = [
     "Change",
-    "Cost",
+    "CostFormula",
     "Figure",
     "Generation",
-    "Product",
     "Profile",
+    "ShippedProduct",
     "configs_directory",
     "contradiction",
     "is_file_name",
@@ -42,8 +42,8 @@ def __getattr__(name: str) -> Any:
         from ascendsim.profile import changes
 
         return getattr(changes, name)
-    if name == "Cost":
-        from ascendsim.profile.records import Cost
+    if name == "CostFormula":
+        from ascendsim.profile.records import CostFormula
 
-        return Cost
+        return CostFormula
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

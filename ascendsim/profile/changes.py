@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
+from ascendsim.files import parse_toml, read_text
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_floats
 from ascendsim.profile.check import hint, problem_lines, vector_cores_beside
@@ -26,7 +26,7 @@ _TIMES = ("x", "*", "×")
 
 
 def value_on(path: str, said: Any, profile: Profile) -> Any:
-    """Return what a figure becomes on a product.
+    """Return the new value of a figure on a product.
 
     said     the value, or a text "x2": the product's value times so much
     Raises   ConfigError for a path that is no figure, a factor of what is no number, and a value that the
@@ -96,7 +96,7 @@ def _as_written(value: Any) -> str:
 
 
 def _meant(value: Any, kind: Kind) -> str:
-    """Return what was probably meant by a value that does not fit; "" where nothing is near."""
+    """Return the value that was probably meant by one that does not fit; "" where nothing is near."""
     if isinstance(value, float) and value.is_integer() and kind.fits(int(value)):
         return f"; did you mean {int(value)}?"
     read = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -133,15 +133,15 @@ class Change(NamedTuple):
         """Return the values on a product: dotted path -> value, whole where the product's is whole.
 
         Where cube cores change and nothing is said of the vector cores beside them, these follow.
-        Raises   ConfigError for a path that is no figure, a factor of what is no number, or a value that the
-                 figure cannot have
+        Raises   ConfigError for a path that is no figure, a factor on a value that is no number, or a value
+                 that the figure cannot have
         """
         values = {path: value_on(path, said, profile) for path, said in self.figures.items()}
         return FrozenMap(values | _following(values, profile))
 
 
 def _following(values: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    """Return what `load_profile` lets follow these values."""
+    """Return the figures that `load_profile` derives from these values."""
     if "cores.cube" not in values or "cores.vector" in values:
         return {}
     cores = {"cube": {"value": profile.cores.cube}, "vector": {"value": profile.cores.vector}}
@@ -208,7 +208,7 @@ def read_changes(path: Path) -> tuple[Change, ...]:
     Raises   ConfigError naming the file, the place in it and the form
     """
     try:
-        read = tomllib.loads(path.read_text(encoding="utf-8"))
+        read = parse_toml(read_text(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a file of changes") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError

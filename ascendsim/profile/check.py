@@ -1,4 +1,4 @@
-"""Merge the layers a product is made of, check the result, and tell every mistake in one error."""
+"""Merge the layers of a product, check the result, and report every mistake in one error."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ def contradictions(tree: Tree, broken: set[str]) -> Iterator[str]:
 
 
 def vector_cores_beside(cubes: int, tree: Tree) -> int | None:
-    """Return how many vector cores stand beside so many cube cores, as many for each as in the tree.
+    """Return the number of vector cores beside `cubes` cube cores, at the ratio of the tree.
 
     An AI core of split products is a cube core and its vector cores: who asks for more AI cores and speaks
     of cube cores alone means whole ones.
@@ -131,7 +131,7 @@ _Finder = Callable[[Any, tuple[str, ...]], Iterator[Problem]]
 
 
 def problems_of(node: Any, given: Any, place: tuple[str, ...] = ()) -> Iterator[Problem]:
-    """Yield what is wrong in a table of figures, in the order of the schema, then unknown keys."""
+    """Yield the problems of a table of figures, in the order of the schema, then unknown keys."""
     if isinstance(node, Kind):
         yield from _of_figure(node, given, place)
     elif not isinstance(given, dict):
@@ -228,7 +228,7 @@ def _broken_rule(figure: dict[str, Any]) -> str:
     return ""
 
 
-class Layer(NamedTuple):
+class FigureLayer(NamedTuple):
     """One source of figures: a file, a variant in it, a caller's overrides. Later layers win."""
 
     file: str
@@ -236,7 +236,7 @@ class Layer(NamedTuple):
     tree: Mapping[str, Any]
 
 
-def merge(layers: list[Layer]) -> dict[str, Any]:
+def merge(layers: list[FigureLayer]) -> dict[str, Any]:
     """Lay the layers over each other; a figure is replaced whole, so a new value names its own source."""
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -271,10 +271,10 @@ def _merge_into(target: dict[str, Any], tree: Mapping[str, Any], node: Any) -> N
             target[key] = value
 
 
-def check(layers: list[Layer], about: Sequence[str] = ()) -> dict[str, Any]:
+def check(layers: list[FigureLayer], about: Sequence[str] = ()) -> dict[str, Any]:
     """Merge the layers and return the tree of figures, or raise one ConfigError with every problem.
 
-    about   problems of what the files say beside their figures, which are told with those of the figures
+    about   problems of the files' entries that are no figures, reported with those of the figures
     """
     tree = merge(layers)
     # Checked after merging, because only the whole must be complete; `_where` finds the layer to blame.
@@ -299,12 +299,12 @@ def problems_text(file: str, problems: list[str]) -> str:
 
 
 def problem_lines(message: str) -> list[str]:
-    """Return the problems that such a message tells, without the frame around them."""
+    """Return the problems that an error message lists, without the frame around them."""
     return [line.strip() for line in message.splitlines() if line.startswith("  ")]
 
 
-def _tell(layers: list[Layer], problem: Problem) -> str:
-    """Say one problem: file, dotted path, what was got, what is expected, a near-miss hint."""
+def _tell(layers: list[FigureLayer], problem: Problem) -> str:
+    """Word one problem: file, dotted path, the value, the expected values, a near-miss hint."""
     location = problem.place
     where = _where(layers, location)
     node = node_at(location)
@@ -319,7 +319,7 @@ def _tell(layers: list[Layer], problem: Problem) -> str:
     return f"{where}: got {_short(problem.got)}, expected {_expected(location, node)}"
 
 
-def _where(layers: list[Layer], location: tuple[str, ...]) -> str:
+def _where(layers: list[FigureLayer], location: tuple[str, ...]) -> str:
     """Name the file and the dotted path, in the last layer that says anything about it."""
     path = ".".join(location)
     # A figure that is missing belongs into the layer that has the table around it.
@@ -331,7 +331,7 @@ def _where(layers: list[Layer], location: tuple[str, ...]) -> str:
 
 
 def _speaks_of(tree: Any, location: tuple[str, ...]) -> bool:
-    """Tell whether a layer holds the location, or the figure of which it is a part."""
+    """Return whether a layer holds the location, or the figure around it."""
     node: Any = TREE
     for part in location:
         if isinstance(node, Kind):
@@ -379,7 +379,7 @@ def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
 
 
 def hint(name: str, known: tuple[str, ...]) -> str:
-    """Return `; did you mean ...?` for a part of a path or a near miss, or the list of what there is."""
+    """Return `; did you mean ...?` for a part of a path or a near miss, or the list of known names."""
     near = _paths_with(name, known)[:3] or nearest(name, known)
     if near:
         return f"; did you mean {' or '.join(near)}?"

@@ -1,7 +1,6 @@
 """Find and check product files: what a name means, and the profile of it."""
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -10,9 +9,10 @@ from typing import Any, NamedTuple
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError
+from ascendsim.files import LONGEST_CHAIN, parse_toml, read_bytes
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_floats
-from ascendsim.profile.check import Layer, check, hint, merge, nearest, problems_text
+from ascendsim.profile.check import FigureLayer, check, hint, merge, nearest, problems_text
 from ascendsim.profile.records import DERIVED, Figure, Profile, build_profile
 from ascendsim.profile.schema import ABOUT_TABLES, ABOUT_TEXTS, leaves
 
@@ -32,7 +32,7 @@ def mark_overridden(profile: Profile, below: Mapping[str, Any], overrides: Mappi
 
 
 def evidence_of(variant: str, evidence: str, changed: Sequence[str]) -> str:
-    """Return what was measured, and of which product where figures of it are changed.
+    """Return the evidence, with the product's name where its figures are changed.
 
     Nobody has measured the changed one. Whether what was measured holds of it too depends on what is changed,
     which is therefore named.
@@ -45,10 +45,10 @@ def evidence_of(variant: str, evidence: str, changed: Sequence[str]) -> str:
     return f"of {variant} as it is, without the change of {figures}: {evidence}"
 
 
-def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Layer:
+def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> FigureLayer:
     """Return the layer of the overrides; ConfigError names every path that is no figure of the product."""
     known = tuple(path for path, _ in leaves(tree))
-    # Told here, because the schema knows figures that this product has not, such as a path of another.
+    # Refused here, because the schema also knows figures of other products, such as a path of another one.
     unknown = [path for path in overrides if path not in known]
     if unknown:
         lines = [f"overrides: {path}: no such figure{_path_hint(path, known)}" for path in unknown]
@@ -64,7 +64,7 @@ def override_layer(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> Lay
         # A list that names something, as those of points do, is a tuple.
         value = list(value) if isinstance(value, tuple) else value
         below[last] = {"value": value, "source": "given by the caller", "confidence": "derived"}
-    return Layer("overrides", "", layer)
+    return FigureLayer("overrides", "", layer)
 
 
 def _path_hint(path: str, known: tuple[str, ...]) -> str:
@@ -81,7 +81,7 @@ def _path_hint(path: str, known: tuple[str, ...]) -> str:
 class ProductFile:
     """A product file as read: texts and tables about it, and its tree of figures.
 
-    problems   what is wrong with the texts and tables, which are left out; figures are not checked yet
+    problems   those of the texts and tables, which are left out; figures are not checked yet
     """
 
     label: str
@@ -119,26 +119,25 @@ def read_product(path: Path, table: str = "") -> ProductFile:
     It is parsed again only if its text has changed. Reading is cheap; parsing takes milliseconds.
     """
     try:
-        written = path.read_bytes()
+        written = read_bytes(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a product file") from None
     except ValueError as error:  # a NUL in it
         raise ConfigError(f"{shown(str(path))}: cannot be read: {error}; expected a product file") from None
-    try:
-        return _parsed(path, written, table)
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not text in UTF-8; expected a product file in TOML") from None
+    return _parsed(path, written, table)
 
 
 @lru_cache(maxsize=32)
 @default_floats
 def _parsed(path: Path, written: bytes, table: str) -> ProductFile:
     """Parse one file and part what it says about itself from its figures; nobody may change the result."""
-    # Messages about shipped files stay short; a file of one's own is told with the path it was given by.
+    # Messages about shipped files stay short; a user's file is named by the path it was given by.
     label = path.name if path.parent == configs_directory() else str(path)
     try:
-        content = tomllib.loads(written.decode("utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        content = parse_toml(written.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not text in UTF-8; expected a product file in TOML") from None
+    except ValueError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
     wrong = dict(_about_problems(content))
     problems = tuple(f"{label}: {problem}" for problem in wrong.values())
@@ -177,14 +176,14 @@ _A_NAME = "a name without / and \\, since files of reports are called after it"
 
 
 def _names_files(name: str) -> bool:
-    """Tell whether a variant's name can be part of the name of a file."""
+    """Return whether a variant's name can be part of the name of a file."""
     return name.isprintable() and bool(name) and not set(name) & set("/\\")
 
 
 LONGEST_NAME = 4096  # no system has longer paths; a message should stay short
 
 
-class Product(NamedTuple):
+class ShippedProduct(NamedTuple):
     """One shipped file: its product, the variants in it, and the one that the plain name means."""
 
     name: str
@@ -194,7 +193,7 @@ class Product(NamedTuple):
 
 
 class _Measured(NamedTuple):
-    """What the evidence is of: a variant, and of how many of the lowest files it is made."""
+    """The subject of the evidence: a variant, and the number of the lowest files that make it."""
 
     variant: str
     files: int
@@ -208,27 +207,27 @@ class _Choice(NamedTuple):
     measured: _Measured | None = None
 
     @property
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[FigureLayer]:
         """Figures of the files, later layers win: base, file, variant of the file."""
         found = []
         for file, variant in self.files:
-            found.append(Layer(file.label, "", file.tree))
+            found.append(FigureLayer(file.label, "", file.tree))
             if variant:
-                found.append(Layer(file.label, f"variants.{variant}.", file.variants[variant]))
+                found.append(FigureLayer(file.label, f"variants.{variant}.", file.variants[variant]))
         return found
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with what the files say beside their figures."""
+        """Problems of the files' entries that are no figures."""
         return [problem for file, _ in self.files for problem in file.problems]
 
     def profile(self, tree: Mapping[str, Any], *, overridden: bool = False) -> Profile:
-        """Return the profile of a checked tree of figures, some of which may be `overridden`."""
+        """Return the profile of a checked tree of figures; `overridden` if the caller changed some."""
         sources = {key: text for file, _ in self.files for key, text in file.sources.items()}
         return build_profile(dict(self.names) | {"evidence": self._evidence(tree, overridden)}, tree, sources)
 
     def _evidence(self, tree: Mapping[str, Any], overridden: bool) -> str:
-        """Return the evidence, and of which product it is where figures of that one are changed.
+        """Return the evidence, with the product's name where its figures are changed.
 
         By files above its own, or by overrides.
         """
@@ -249,7 +248,7 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
     `overrides` maps dotted paths to values that replace the product's figures, as `{"cores.cube": 30}`.
     Without them, as long as the files hold the same text, every call returns the same frozen profile.
 
-    Raises   ConfigError naming the file, the dotted path, what was got and what is expected
+    Raises   ConfigError naming the file, the dotted path, the value and the expected values
     """
     if not isinstance(name, str | Path) or len(str(name)) > LONGEST_NAME:
         raise ConfigError(f"product is {shown(name)}; it must be a name, or the path of a .toml file")
@@ -281,15 +280,15 @@ def profile_from_tree(tree: Mapping[str, Any], product: str) -> Profile:
     return choice.profile(check(choice.layers))
 
 
-def list_products() -> tuple[Product, ...]:
-    """List what is shipped, by name."""
+def list_products() -> tuple[ShippedProduct, ...]:
+    """List the shipped products, by name."""
     return tuple(_product(path, read_product(path).texts, read_product(path).variants) for path in _shipped())
 
 
-def _product(path: Path, texts: Mapping[str, str], variants: Mapping[str, Any]) -> Product:
+def _product(path: Path, texts: Mapping[str, str], variants: Mapping[str, Any]) -> ShippedProduct:
     # A file without variants is one variant, under the name that its profile has.
     default = texts.get("default_variant") or texts.get("variant", path.stem)
-    return Product(texts.get("product", path.stem), default, tuple(variants), texts.get("base", ""))
+    return ShippedProduct(texts.get("product", path.stem), default, tuple(variants), texts.get("base", ""))
 
 
 def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
@@ -298,6 +297,10 @@ def _choose(name: str, above: tuple[str, ...] = ()) -> _Choice:
     # Without this a circle of files would end in a RecursionError.
     if str(path) in above:
         raise ConfigError(f"{path}: its `base` leads back to itself; a chain of bases must end in a product")
+    if len(above) > LONGEST_CHAIN:
+        raise ConfigError(
+            f"{above[0]}: more than {LONGEST_CHAIN} files build on each other; join some of them"
+        )
     file = read_product(path)
     chosen = variant or file.texts.get("default_variant", "")
     base = file.texts.get("base")
@@ -377,8 +380,8 @@ def _locate(name: str) -> tuple[Path, str]:
 
 
 def is_file_name(name: str) -> bool:
-    """Tell the path of a product file from the name of a product."""
-    # A product has neither, so that a mistyped path is told as a path.
+    """Return whether a name is the path of a product file, and not the name of a product."""
+    # A product's name has neither, so errors call a mistyped path a path.
     return name.endswith(".toml") or "/" in name or "\\" in name
 
 

@@ -15,8 +15,8 @@ from ascendsim.profile.check import hint
 
 Exact: TypeAlias = int | Fraction
 
-# A memory request fetches so many blocks of 32 bytes at once (plan constants of the 910B's libraries); the
-# requests of a copy with short rows, counted so, explain what such copies take on a 910B1.
+# A memory request fetches a few blocks of 32 bytes at once (plan constants of the 910B's libraries); the
+# requests of a copy with short rows, counted so, explain the cycles of these copies on a 910B1.
 BLOCK_BYTES = 32
 BURSTS = (16, 8, 4, 3, 2, 1)
 
@@ -29,7 +29,7 @@ class Requests(NamedTuple):
 
 
 class DataPath(NamedTuple):
-    """A way for bytes inside one core: who runs it, how fast, what it costs once per instruction.
+    """A way for bytes inside one core: its pipe, its rate, and its cost once per instruction.
 
     least_cycles            what an instruction holds the pipe for, however few bytes it moves
     spread_cycles           how much earlier the nearest part of L2 answers than the farthest
@@ -45,7 +45,7 @@ class DataPath(NamedTuple):
                             how far a writer may be ahead, and how fast the far side takes bytes (0: no limit)
     transposing_bytes_per_cycle
                             the rate where fractals are turned over on the way, or channels that lie apart are
-                            brought together (0: the same)
+                            brought together (0: the path's rate)
     m_stall_share           share of its cycles in which M stands still, as both use L0C
     """
 
@@ -66,15 +66,15 @@ class DataPath(NamedTuple):
 
     @property
     def turning(self) -> DataPath:
-        """The path at its rate for what is turned on the way."""
+        """The path at its rate for data that is turned on the way."""
         return _turning(self)
 
     def requests(self, size_bytes: int, rows: int = 1, aligned: bool = True) -> Requests:
         """Return the requests that `rows` equal runs of bytes take; none if the path does not count them.
 
         A run is fetched in whole requests, and what is left of it in bursts of the lengths that there are.
-        No request crosses the place where a whole one would end: runs that are not `aligned` to such places
-        take what they do on average over the blocks where they may begin.
+        No request crosses the end of a whole one: runs that are not `aligned` to whole requests take the
+        average over the blocks where they may begin.
         """
         if not self.request_bytes:
             return Requests(0, Fraction(0))
@@ -103,7 +103,7 @@ class DataPath(NamedTuple):
         return min(self.bytes_per_cycle, Fraction(size_bytes) * self.drain_bytes_per_cycle / behind)
 
     def pace_cycles(self, rows: int, requests: Exact) -> int:
-        """Return what a copy takes by itself that turns so many rows into fractals; 0: as its bytes."""
+        """Return the cycles of a copy alone that turns `rows` rows into fractals; 0: those of its bytes."""
         if not self.row_cycles:
             return 0
         # Its requests go at the pace of full ones, and beside them each row is turned.
@@ -111,14 +111,14 @@ class DataPath(NamedTuple):
         return ceil(rows * Fraction(self.row_cycles) + requests * request_cycles)
 
     def padding_cycles(self, rows: int) -> int:
-        """Return what so many rows take that are filled up to whole blocks in UB, or cut back from them."""
+        """Return the cycles of `rows` rows that are padded to whole blocks in UB, or cut back from them."""
         return ceil(rows * self.row_cycles)
 
     def times(self, requests: Exact = 0) -> tuple[int, int]:
-        """Return what an instruction takes beside its bytes at the path's rate: before them, and after.
+        """Return the cycles of an instruction before and after its bytes, which move at the path's rate.
 
         Before them it holds the pipe for the head. After them comes the latency of the farthest of the
-        requests: the mean largest of so many draws.
+        requests: the mean largest of this many draws.
         """
         # Latencies spread evenly over the slices of L2: the largest of n draws lies on average 1 / (n + 1) of
         # the spread below the farthest.
@@ -142,14 +142,14 @@ def _of_run(run: int, request_bytes: int, fixed_share: float, aligned: bool) -> 
 
 
 def _mean_requests(run: int, whole: int, aligned: bool) -> Fraction:
-    """Return the requests of a run of blocks, of which `whole` are a full one."""
+    """Return the requests of a run of blocks; `whole` blocks make a full request."""
     # Where an unaligned run begins is not known when a kernel is built: the mean over the places it may have.
     starts = (0,) if aligned else range(whole)
     return Fraction(sum(_bursts(run, begin, whole) for begin in starts), len(starts))
 
 
 def _bursts(run: int, begin: int, whole: int) -> int:
-    """Return the requests of a run of blocks that begins so many after the last place for a whole request."""
+    """Return the requests of a run that begins `begin` blocks behind the last place for a whole request."""
     # Up to the first boundary the run is a rest of its own.
     first = min(run, (whole - begin) % whole)
     count, rest = divmod(run - first, whole)
@@ -193,12 +193,12 @@ class LinkFigures:
 
     @cached_property
     def vector_part(self) -> Exact:
-        """What the total of cube cores is of that of vector cores."""
+        """The total rate of cube cores relative to that of vector cores."""
         return plain(Fraction(self.total_bytes_per_cycle) / Fraction(self.vector_total_bytes_per_cycle))
 
     @cached_property
     def of_a_pair(self) -> Exact:
-        """What one vector core can take while the other one of its pair is at work."""
+        """The rate of one vector core while the other one of its pair is at work."""
         alone, pair = self.per_vector_core_bytes_per_cycle, self.per_vector_pair_bytes_per_cycle
         return min(alone, Fraction(pair) / 2) if pair else alone
 
@@ -222,7 +222,7 @@ class L2(NamedTuple):
         return rows * -(-size_bytes // (rows * self.sector_bytes)) * self.sector_bytes
 
 
-# Elements of which a row of a fractal has eight.
+# The size of elements that a row of a fractal has eight of.
 WIDE_BYTES = 4
 
 
@@ -233,7 +233,7 @@ class Cores(NamedTuple):
     vector: int
 
 
-class Clock(NamedTuple):
+class ClockRates(NamedTuple):
     """Clock rates of the two kinds of core."""
 
     cube_mhz: int
@@ -313,7 +313,7 @@ class Load3d(NamedTuple):
         return pixel_fractals + (groups - pixel_fractals) * (groups < pixel_fractals)
 
     def turned(self, fractals: Any, itemsize: int) -> Any:
-        """Return the cycles of fractals that are turned over; 0 where they take what others take."""
+        """Return the cycles of fractals that load3d transposes; 0: `fractal_cycles` gives them."""
         return fractals * (Fraction(self.turned_cycles) if itemsize == WIDE_BYTES else 0)
 
     def fractal_cycles(self, stride_w: int, rows: int) -> int:
@@ -331,7 +331,7 @@ class Load3d(NamedTuple):
 
 
 class Load2d(NamedTuple):
-    """A plain load into L0: its head, what it takes at least, and what each of several commands adds.
+    """A plain load into L0: its head, its least cycles, and the cycles that each further command adds.
 
     turned_block_cycles   what the command for each 16 x 16 block of weights adds to its bytes where taps are
                           walked backwards (0: a command for each tap, whatever blocks it has)
@@ -343,7 +343,7 @@ class Load2d(NamedTuple):
     turned_block_cycles: Exact = 0
 
 
-class Fixpipe(NamedTuple):
+class FixpipeRates(NamedTuple):
     """The way out of L0C; empty where there is no Fixpipe.
 
     read_bytes_per_cycle          of L0C, before the path's own rate: the two follow each other
@@ -371,7 +371,7 @@ class Vector(NamedTuple):
 
     pixel_block_cycles   what each block of 32 bytes of one channel takes, beside its repeats, where pixels of
                          many channels become pixels of C0 channels each (0: nothing)
-    tap_block_cycles     the same of weights of several taps, whose channels lie a kernel apart
+    tap_block_cycles     these cycles for weights of several taps, whose channels lie a kernel apart
     """
 
     bytes_per_cycle: int
@@ -386,7 +386,7 @@ class Vector(NamedTuple):
     tap_block_cycles: Exact = 0
 
     def instruction_cycles(self, kind: str, repeats: int) -> int:
-        """Return the cycles of one instruction of so many repeats; UnsupportedError for an unknown kind."""
+        """Return the cycles of one instruction of `repeats` repeats; UnsupportedError for an unknown kind."""
         rate = self.repeat_cycles.get(kind)
         if rate is None:
             names = ", ".join(self.repeat_cycles)
@@ -410,7 +410,7 @@ class Sync(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """The scalar unit: what it takes from kernel entry to the first copy, and per instruction issued."""
+    """The scalar unit: cycles from kernel entry to the first copy, and per instruction issued."""
 
     issue_cycles: int
     start_cycles: int

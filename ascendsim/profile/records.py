@@ -17,13 +17,13 @@ from ascendsim.profile.check import hint
 from ascendsim.profile.memory import (
     L2,
     Buffer,
-    Clock,
+    ClockRates,
     Cores,
     Cube,
     CubeRate,
     DataPath,
     Exact,
-    Fixpipe,
+    FixpipeRates,
     Launch,
     LinkFigures,
     Load2d,
@@ -50,7 +50,7 @@ class Generation(NamedTuple):
     half_accumulator           True: a float16 product can be accumulated in float16
     changes_layouts            True: TransData kernels bring tensors into the cube's layouts and back; False:
                                the cube's kernels read and write row after row
-    writes_rows_in_3d          True: the kernel of a 16-bit 3-D grad_input writes row after row all the same
+    writes_rows_in_3d          True: the kernel of a 16-bit 3-D grad_input writes row by row nevertheless
     loads_ahead                True: kernels of 3-D gradients call for the next tiles of L1 before they read
                                those at hand, and grad_input takes the slots of L1 in turn; False: it counts
     hf32_ties                  how float32 becomes HF32 in the kernels of convolution_backward,
@@ -103,14 +103,14 @@ class Profile:
     core_structure: str
     npu_arch: str
     cores: Cores
-    clock: Clock
+    clock: ClockRates
     buffers: Mapping[str, Buffer]
     cube: Cube
     paths: Mapping[str, DataPath]
     load3d: Mapping[str, Load3d]
     load2d: Load2d
     l1_write_bytes_per_cycle: Exact
-    fixpipe: Fixpipe
+    fixpipe: FixpipeRates
     links: Mapping[str, LinkFigures]
     l2: L2
     vector: Vector
@@ -128,21 +128,21 @@ class Profile:
 
     @cached_property
     def told(self) -> str:
-        """All values in words, without their provenance: equal for two profiles that say the same."""
-        # All records are plain values, of which the text leaves nothing out.
+        """All values as text, without their provenance: equal for profiles with equal values."""
+        # All records are plain values, and the text shows all of them.
         values = [getattr(self, field.name) for field in fields(self) if field.name not in PROVENANCE]
         return repr(values)
 
     @cached_property
     def content(self) -> bytes:
-        """A digest of what is told, for answers that are kept on disk."""
+        """A digest of all values, for answers that are kept on disk."""
         # Imported here: it takes longer than to read a product file, and few answers are kept.
         from hashlib import sha256
 
         return sha256(self.told.encode()).digest()
 
     def has_path(self, source: str, target: str) -> bool:
-        """Tell whether bytes can go from one place to another in one instruction."""
+        """Return whether bytes can go from one place to another in one instruction."""
         return f"{source}_{target}" in self.paths
 
     def path(self, source: str, target: str) -> DataPath:
@@ -186,7 +186,7 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
     values = _values(tree)
     _derive(values, figures)
     cube = dict(values["cube"])
-    # Private in the record: a cube without HF32 has no such bits, and the property says so.
+    # Private in the record: a cube without HF32 has no HF32 bits, and the property says so.
     cube["_hf32_mantissa_bits"] = cube.pop("hf32_mantissa_bits", 0)
     cube["rates"] = _each(CubeRate, cube["rates"])
     queues = values["queues"]
@@ -203,14 +203,14 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
         core_structure=values["core_structure"],
         npu_arch=values["npu_arch"],
         cores=Cores(**values["cores"]),
-        clock=Clock(**values["clock"]),
+        clock=ClockRates(**values["clock"]),
         buffers=_each(Buffer, values["buffers"]),
         cube=Cube(**cube),
         paths=_each(DataPath, values["paths"]),
         load3d=_each(Load3d, laws),
         load2d=Load2d(**values["load2d"]),
         l1_write_bytes_per_cycle=values.get("l1_write_bytes_per_cycle", 0),
-        fixpipe=Fixpipe(**values.get("fixpipe", {})),
+        fixpipe=FixpipeRates(**values.get("fixpipe", {})),
         links=_each(LinkFigures, values["links"]),
         l2=L2(**values["l2"]),
         vector=Vector(**vector),
@@ -303,7 +303,7 @@ FORM = 'figures by their paths, numbers, + - * / and ( ), such as "cores.cube * 
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CostFormula:
     """A formula, in a unit that only the user knows.
 
     Raises   ConfigError for a text that is no formula

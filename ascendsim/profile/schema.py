@@ -1,11 +1,10 @@
 """Contents of a product file, as a tree whose every leaf is one figure.
 
-A figure is a table `{ value, source, confidence, range?, note?, fitted_on?, without? }`. A library for such
+A figure is a table `{ value, source, confidence, range?, note?, fitted_on?, without? }`. A library for these
 checks takes longer to import than every check of a command: `problems` has them in plain code.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from math import inf
 from typing import Any, NamedTuple
 
 
@@ -14,11 +13,13 @@ class Kind(NamedTuple):
 
     fits     whether a value is right, or an item of it if it is a list
     listed   whether the value is a list
+    limits   the least and the largest one, of a number
     """
 
     expected: str
     fits: Callable[[Any], bool]
     listed: bool = False
+    limits: tuple[float, float] | None = None
 
 
 class Each(NamedTuple):
@@ -36,17 +37,17 @@ class Maybe(NamedTuple):
 
 
 # Strict everywhere: "20" for 20 or 1 for true would hide a slip of the pen.
-def integer(least: int, most: float = inf) -> Kind:
-    """Return the rule of a whole number from a least value on, up to a largest one if there is one."""
-    words = f"an integer of at least {least}" if most == inf else f"an integer from {least} to {most}"
-    return Kind(words, lambda value: _is_number(value, int) and least <= value <= most)
+def integer(least: int, most: int) -> Kind:
+    """Return the rule of a whole number from a least value on, up to a largest one."""
+    words = f"an integer from {least} to {most}"
+    return Kind(words, lambda value: _is_number(value, int) and least <= value <= most, limits=(least, most))
 
 
-def number(least: float, most: float = inf) -> Kind:
-    """Return the rule of a finite number from a least value on, up to a largest one if there is one."""
-    words = f"a number of at least {least}" if most == inf else f"a number from {least} to {most}"
+def number(least: float, most: float) -> Kind:
+    """Return the rule of a number from a least value on, up to a largest one; NaN is none."""
+    words = f"a number from {least} to {most}"
     return Kind(
-        words, lambda value: _is_number(value, int | float) and least <= value <= most and value < inf
+        words, lambda value: _is_number(value, int | float) and least <= value <= most, limits=(least, most)
     )
 
 
@@ -99,11 +100,16 @@ REPEATS = (
 )
 
 
-COUNT, POSITIVE = integer(0), integer(1)
-# Every core gets a program of its own: a number far beyond any chip would only be found out by its run time.
-MOST_CORES = 4096
+# Every figure has an upper limit, far above any chip, so that what is counted stays within 64 bits and a run
+# comes to an end: cores (each gets a program of its own), cycles, bytes of L2, of a buffer and of one access.
+MOST_CORES, MOST_CYCLES, MOST_BYTES, MOST_ON_CHIP, MOST_AT_ONCE = 4096, 10**6, 1 << 40, 1 << 26, 1 << 20
+COUNT, POSITIVE = integer(0, MOST_CYCLES), integer(1, MOST_CYCLES)
+SIZE, CAPACITY = integer(1, MOST_AT_ONCE), integer(1, MOST_BYTES)
+# A buffer of a block of data at least: what else is too small, the need of a tile names.
+ON_CHIP, SLOT = integer(32, MOST_ON_CHIP), integer(1, 4096)
+CYCLES = number(0, MOST_CYCLES)
 # Rates are kept in thousandths: anything below would be no rate at all.
-RATE, SHARE, MICROSECONDS = number(0.001), number(0.01, 1), number(0)
+RATE, SHARE, MICROSECONDS = number(0.001, 10**6), number(0.01, 1), number(0, 10**6)
 STRIDES = listed("integers of at least 1", POSITIVE)
 TRUTH = truth()
 # Formats that a conversion out of float32 can overflow.
@@ -119,15 +125,15 @@ TREE: dict[str, Any] = {
     "npu_arch": word(),
     "cores": {"cube": integer(1, MOST_CORES), "vector": integer(0, MOST_CORES)},
     "clock": {"cube_mhz": POSITIVE, "vector_mhz": POSITIVE},
-    "buffers": Each(BUFFERS, BUFFERS[:5], {"capacity_bytes": POSITIVE, "alignment_bytes": POSITIVE}),
+    "buffers": Each(BUFFERS, BUFFERS[:5], {"capacity_bytes": ON_CHIP, "alignment_bytes": SLOT}),
     "cube": {
-        "m0": POSITIVE,
-        "n0": POSITIVE,
-        "rates": Each(CUBE_DTYPES, ("float16",), {"k0": POSITIVE, "block_k": POSITIVE}),
+        "m0": SIZE,
+        "n0": SIZE,
+        "rates": Each(CUBE_DTYPES, ("float16",), {"k0": SIZE, "block_k": SIZE}),
         "mmad_head_cycles": COUNT,
         "mmad_latency_cycles": COUNT,
         "same_l0c_spacing_cycles": COUNT,
-        "hf32_mantissa_bits": Maybe(POSITIVE),
+        "hf32_mantissa_bits": Maybe(integer(1, 23)),
     },
     "paths": Each(
         PATHS,
@@ -141,9 +147,9 @@ TREE: dict[str, Any] = {
             "spread_cycles": Maybe(POSITIVE),
             "in_turn_cycles": Maybe(POSITIVE),
             "row_cycles": Maybe(RATE),
-            "request_bytes": Maybe(POSITIVE),
+            "request_bytes": Maybe(SIZE),
             "request_fixed_share": Maybe(SHARE),
-            "buffer_bytes": Maybe(POSITIVE),
+            "buffer_bytes": Maybe(integer(1, MOST_ON_CHIP)),
             "drain_bytes_per_cycle": Maybe(RATE),
             "transposing_bytes_per_cycle": Maybe(RATE),
             "m_stall_share": Maybe(number(0, 1)),
@@ -151,7 +157,7 @@ TREE: dict[str, Any] = {
     ),
     "load3d": {
         buffer: {
-            "fractal_bytes": POSITIVE,
+            "fractal_bytes": SIZE,
             "cycles_per_stride": POSITIVE,
             "cycles_per_row": COUNT,
             "most_cycles": POSITIVE,
@@ -169,7 +175,7 @@ TREE: dict[str, Any] = {
         "head_cycles": COUNT,
         "least_cycles": COUNT,
         "issue_cycles": COUNT,
-        "turned_block_cycles": Maybe(number(0)),
+        "turned_block_cycles": Maybe(CYCLES),
     },
     "fixpipe": Maybe(
         {
@@ -177,7 +183,7 @@ TREE: dict[str, Any] = {
             "matrix_least_cycles": Maybe(POSITIVE),
             "channel_split_bytes_per_cycle": Maybe(RATE),
             "channel_split_atomic_bytes_per_cycle": Maybe(RATE),
-            "unit_flag_bytes": Maybe(POSITIVE),
+            "unit_flag_bytes": Maybe(SIZE),
         }
     ),
     "links": {
@@ -194,28 +200,28 @@ TREE: dict[str, Any] = {
         for link in ("l2_read", "l2_write", "memory")
     },
     "l2": {
-        "capacity_bytes": POSITIVE,
-        "line_bytes": POSITIVE,
-        "sector_bytes": POSITIVE,
-        "most_fetches": Maybe(POSITIVE),
+        "capacity_bytes": CAPACITY,
+        "line_bytes": SIZE,
+        "sector_bytes": SIZE,
+        "most_fetches": Maybe(SIZE),
         "operands_handed": Maybe(TRUTH),
     },
     "vector": {
-        "bytes_per_cycle": POSITIVE,
+        "bytes_per_cycle": SIZE,
         "head_cycles": COUNT,
         "latency_cycles": COUNT,
         "least_cycles": COUNT,
         "repeat_cycles": Each(REPEATS, REPEATS[:9], POSITIVE),
         "kind_head_cycles": Maybe(Each(REPEATS, (), POSITIVE)),
         "kind_least_cycles": Maybe(Each(REPEATS, (), POSITIVE)),
-        "group_repeats": Maybe(Each(REPEATS, (), POSITIVE)),
-        "pixel_block_cycles": Maybe(number(0)),
-        "tap_block_cycles": Maybe(number(0)),
+        "group_repeats": Maybe(Each(REPEATS, (), SIZE)),
+        "pixel_block_cycles": Maybe(CYCLES),
+        "tap_block_cycles": Maybe(CYCLES),
     },
     "sync": {"flag_cycles": COUNT, "barrier_us": MICROSECONDS},
     "scalar": {"issue_cycles": COUNT, "start_us": MICROSECONDS},
     # A unified core has the queues of "cube" alone.
-    "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), POSITIVE)),
+    "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), SIZE)),
     "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
     "accumulation": Each(CUBE_DTYPES, ("float16",), word()),
     "deterministic_default": TRUTH,
@@ -236,14 +242,14 @@ TREE: dict[str, Any] = {
 
 
 def children(node: Any) -> dict[str, tuple[Any, bool]]:
-    """Return what may stand in a table, by key, and whether it must."""
+    """Return the children that a table may have, by key, and whether each must be there."""
     if isinstance(node, Each):
         return {key: (node.entry, key in node.required) for key in node.keys}
     return {k: (n.entry, False) if isinstance(n, Maybe) else (n, True) for k, n in node.items()}
 
 
 def is_figure(table: object) -> bool:
-    """Tell a figure from a table of figures."""
+    """Return whether a table is a figure, and not a table of figures."""
     # A dict is asked for first: the general question costs ten times as much for each figure.
     return isinstance(table, (dict, Mapping)) and "value" in table
 
@@ -261,7 +267,7 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def child(node: Any, key: str) -> Any:
-    """Return what the tree wants under a key of a table, None where nothing may stand."""
+    """Return the node that the tree expects under a key of a table; None where the key is unknown."""
     if node is None or isinstance(node, Kind):
         return None
     if isinstance(node, Each):
@@ -271,7 +277,7 @@ def child(node: Any, key: str) -> Any:
 
 
 def node_at(location: tuple[str, ...]) -> Any:
-    """Return what the tree wants at a location; inside a figure, the figure's kind."""
+    """Return the node that the tree expects at a location; inside a figure, the figure's kind."""
     node: Any = TREE
     for part in location:
         if isinstance(node, Kind):

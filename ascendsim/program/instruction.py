@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from inspect import getattr_static, getdoc
+from operator import attrgetter
+from re import DOTALL, MULTILINE, search
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ascendsim.errors import ProgramError
@@ -114,7 +117,7 @@ class Instruction(Protocol):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         ...
 
     def execute(self, memory: CoreMemory) -> None:
@@ -122,7 +125,7 @@ class Instruction(Protocol):
         ...
 
     def cost(self, profile: Profile) -> Cost:
-        """Return what it costs on one product."""
+        """Return the cost of the instruction on one product."""
         ...
 
 
@@ -192,11 +195,67 @@ class SlotOntoSlot(SlotToSlot):
         return (self.dst, self.src)
 
 
+class Entry(NamedTuple):
+    """An instruction as a row of the table of all, as its class says it.
+
+    pipe            its pipe; "told": each says its own
+    reads, writes   the fields that name the slots, or the slice of GM, that it reads and writes
+    """
+
+    name: str
+    pipe: str
+    fields: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    meaning: str
+    cost: str
+
+    def __str__(self) -> str:
+        moved = f", {', '.join(self.reads)} -> {', '.join(self.writes)}" * bool(self.reads or self.writes)
+        return f"{self.name} ({self.pipe}{moved}): {self.meaning}"
+
+
+def instructions() -> list[Entry]:
+    """Return the table of all instructions whose modules are imported, one's own among them, by name."""
+    kinds: list[Any] = [Command]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    # What has no meaning or no cost of its own is a base of others.
+    made = {kind for kind in kinds if hasattr(kind, "execute") and hasattr(kind, "cost")}
+    return sorted(map(_entry, made))
+
+
+def _entry(kind: Any) -> Entry:
+    said = getdoc(kind) or ""
+    told = {
+        name: str(each)
+        for base in kind.__mro__
+        for name, each in vars(base).get("__annotations__", {}).items()
+    }
+    slots = {name: Slot("", 0, name, at) for at, name in enumerate(kind._fields)}
+    several = {name: (slot,) if "tuple[Slot" in told[name] else slot for name, slot in slots.items()}
+    one = kind(*[several[name] if "Slot" in told[name] else 0 for name in kind._fields])
+    reads, writes = ([slot.name for slot in own] for own in (one.reads, one.writes))
+    for name in (name for name in kind._fields if "Gm" in told[name]):
+        (writes if name == "dst" else reads).append(name)
+    cost = search(r"^Cost +(.*?)(?=^\S|\Z)", said, MULTILINE | DOTALL)
+    pipe = getattr_static(kind, "pipe")
+    return Entry(
+        kind.__name__,
+        pipe if isinstance(pipe, str) else "told",
+        kind._fields,
+        tuple(reads),
+        tuple(writes),
+        said.partition("\n")[0],
+        " ".join(cost[1].split()) if cost else "",
+    )
+
+
 Operand = Number | Slot | tuple[Number, int]
 
 
-class Form(NamedTuple):
-    """What rows have in common that cost the same and use their slots in the same way.
+class RowForm(NamedTuple):
+    """Properties that rows of equal cost and equal use of slots share.
 
     instruction   one of them; its slots and places are some
     core          of the program on which it runs
@@ -219,7 +278,7 @@ class Streams(NamedTuple):
 
 
 class Emitter(NamedTuple):
-    """What makes the instruction of a row: make(*slots, *indices).
+    """The maker of a row's instruction: make(*slots, *indices).
 
     `spans` says of each slot of the row how many are handed on with it as a tuple, 0: it alone; `axes` are
     those of the indices, and `fixed` the ones that are plain numbers. `post` is the core of the program, and
@@ -238,11 +297,11 @@ class Emitter(NamedTuple):
         return [axis.extent for axis in self.axes]
 
     def named(self, indices: Sequence[int]) -> str:
-        """Return what is called for some indices, in words."""
+        """Return the maker's call for some indices, in words."""
         return f"{self.make.__name__}({', '.join(map(str, indices))})"
 
     def handed(self, slots: Sequence[Slot]) -> tuple[list[Any], tuple[Slot, ...], tuple[Slot, ...]]:
-        """Return what `make` is given of its slots, and those that are read and written for a hand-over."""
+        """Return the arguments of `make` for its slots, and the slots read and written for a hand-over."""
         handed: list[Any] = []
         at = 0
         for count in self.spans:
@@ -267,9 +326,37 @@ def first_of(operand: Operand) -> Number:
     return operand
 
 
+def streams_of(made: Sequence[Instruction], tiles: Sequence[Number]) -> Streams:
+    """Return what instructions on stand-ins do with the rings of the tiles that they stand for."""
+    rings = [tile.ring if tile.terms else tile.const for tile in tiles]
+    read, written = (
+        frozenset([rings[slot.index >> SLOT_BITS] for each in made for slot in own(each)])
+        for own in (attrgetter("reads"), attrgetter("writes"))
+    )
+    moves = any(each.gm is not None for each in made)
+    return Streams(any(each.trails for each in made), moves, read, written)
+
+
 def shaped(made: Instruction | None) -> str:
-    """Return what an instruction costs by, in words."""
+    """Return the type and shape of an instruction, which decide its cost, in words."""
     return "nothing" if made is None else f"{type(made).__name__} of shape {made.shape!r}"
+
+
+# What the executors ask of every instruction.
+ASKED = ("pipe", "shape", "reads", "writes", "gm", "drains", "trails", "execute", "cost")
+
+
+def require_whole(where: str, made: Instruction) -> None:
+    """Refuse an instruction that lacks what the executors ask of it.
+
+    Raises   ProgramError
+    """
+    # Asked of the class first: a property may need more than there is yet.
+    if lacks := [name for name in ASKED if not (hasattr(type(made), name) or hasattr(made, name))]:
+        raise ProgramError(
+            f"{where}: instruction {type(made).__name__} has no {', '.join(lacks)}; each has "
+            f"{', '.join(ASKED)}: derive it from `Command`, and define pipe, shape, execute and cost"
+        )
 
 
 def stand_ins(spans: Sequence[int]) -> list[Slot]:
@@ -289,9 +376,9 @@ class Derived(NamedTuple):
     """The waits of a program, as distances.
 
     `done_back[i]` is how far before instruction i those lie whose results must be visible before it starts
-    (it reads or overwrites them); `end_back[i]` the same of those that must have left their pipe (they read
-    what i overwrites); `trail_back[i]`, where there is one, of those whose results i takes piece by piece
-    while they are made (the unit flag).
+    (it reads or overwrites them); `end_back[i]` how far back those lie that must have left their pipe (they
+    read what i overwrites); `trail_back[i]`, where there is one, of those whose results i takes piece by
+    piece while they are made (the unit flag).
     """
 
     done_back: tuple[tuple[int, ...], ...]

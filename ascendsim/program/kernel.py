@@ -85,7 +85,7 @@ class Phase(NamedTuple):
 
     `at_once`, where there is one, does to the tensors in GM what all programs of the phase do together,
     without instructions. It is there for results only, and must give the bits of the programs. `apart`
-    promises that no two transfers of the phase name the same slice, so that nobody has to compare slices.
+    promises that no two transfers of the phase name one slice, so that slices need no comparison.
     `recipe` promises that phases of one product with equal recipes take the same cycles, and move the same
     bytes, in all kernels that miss nothing in L2; None promises nothing.
     """

@@ -1,4 +1,4 @@
-"""Loop nests as data: what a core does for each of its tasks, written down once in nine words.
+"""Loop nests as data: what a core does for each of its tasks, written down once in few words.
 
     task      the indices of a task; everything below is done for each task
     table     numbers by index, looked up where that is written; `spans` are runs of indices
@@ -10,7 +10,7 @@
     forget    the tiles of a ring: all are loaded anew
     emit      an instruction
 
-Each index belongs to an axis, which says which of its indices cost the same. So the costs of a nest are a
+Each index belongs to an axis, which groups its indices by equal cost. So the costs of a nest are a
 few hundred, found once, and the walk (`walk.py`) writes rows of integers: which cost, which slots. One
 function (the maker) makes an instruction of each class of costs and, where somebody wants instructions, that
 of each row; one that costs something else than its row says is refused (`NestProgram`).
@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import prod
-from operator import attrgetter, gt
+from operator import gt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,13 +32,15 @@ from ascendsim.frozen import cached_property
 from ascendsim.program import walk as w
 from ascendsim.program.instruction import (
     Emitter,
-    Form,
     Instruction,
     Operand,
+    RowForm,
     Streams,
     first_of,
+    require_whole,
     shaped,
     stand_ins,
+    streams_of,
 )
 from ascendsim.program.places import Reserved, Ring, Slot
 from ascendsim.program.steps import HERE, NestCode, Step, flat
@@ -81,7 +83,7 @@ class Nest(Reserved):
     def __init__(self, profile: Profile, name: str = "nest") -> None:
         super().__init__(profile)
         self.name = name
-        self.forms: list[Form] = []
+        self.forms: list[RowForm] = []
         self.emitters: list[Emitter] = []
         self._form_numbers: dict[Hashable, int] = {}
         self._steps: list[Step] = []
@@ -93,7 +95,8 @@ class Nest(Reserved):
         self._size = 0
         # The extents of the indices of a task, by name.
         self._tasks: dict[str, int] = {}
-        # The first number of the slices of each tensor, by the extents of what tells them; and the next one.
+        # The first slice number of each tensor, by the extents of the numbers that identify slices; and the
+        # next one.
         self.spaces: dict[tuple[str, tuple[int, ...]], int] = {}
         self._slices = 0
         # Which rings each emitter takes its tiles of (`Streams`).
@@ -180,7 +183,7 @@ class Nest(Reserved):
                 one whose turn it is
         """
         register, text = self._new(), name or ring.name.lower()
-        # What is the same for all tiles tells a reader nothing.
+        # Numbers that all tiles share say nothing to a reader.
         told = [each for each in tile if isinstance(each, Number)] or tile
         where = "" if place is None else f", in place {texts([place])}"
         said = f"{text} = {ring.name} of ({texts(told)}); unless it is there{where}:"
@@ -272,36 +275,23 @@ class Nest(Reserved):
         form, made = self._formed(emitter, numbers)
         if not made:
             return
-        first = made[0]
         tiles = [first_of(each) for each in given]
         registers = [self._registered(tile) for tile in tiles]
         registers += [0] * (w.OPERANDS - len(registers))
         place = self._mixed(numbers, make.__name__)
-        slice_ = place
-        moving = [each.gm for each in made if each.gm is not None]
-        if moving:
-            told = numbers if slice_at is None else [number_of(each) for each in slice_at]
-            extents = [number.axis.extent for number in told]
-            slice_ = mixed(told, extents)
-            slice_.const += self._space(moving[0].tensor.name, extents)
+        told = numbers if slice_at is None else [number_of(each) for each in slice_at]
+        slice_ = self._slice(made, told, place)
         # Register, const and count of a sum, and two words for each of its terms.
         form_words, place_words = form.words(), place.words()
         place_at = 9 + len(form_words)
         sums = [*form_words, *place_words, *slice_.words()]
-        said = f"{type(first).__name__}({texts(tiles)})" + f" at ({texts(at)})" * bool(at)
+        said = f"{type(made[0]).__name__}({texts(tiles)})" + f" at ({texts(at)})" * bool(at)
         step = self._append(
             w.EMIT, said, len(self.emitters), *registers, place_at, place_at + len(place_words), *sums
         )
-        step.moves = moves = any(each.gm is not None for each in made)
-        step.reads = {*form.terms, *slice_.terms}
         self.emitters.append(emitter)
-        rings = [tile.ring if tile.terms else tile.const for tile in tiles]
-        read, written = (
-            {rings[slot.index >> w.SLOT_BITS] for each in made for slot in own(each)}
-            for own in (attrgetter("reads"), attrgetter("writes"))
-        )
-        trails = any(each.trails for each in made)
-        self.streams.append(Streams(trails, moves, frozenset(read), frozenset(written)))
+        self.streams.append(streams_of(made, tiles))
+        step.moves, step.reads = self.streams[-1].moves, {*form.terms, *slice_.terms}
 
     # ---- what words are made of
 
@@ -335,6 +325,7 @@ class Nest(Reserved):
 
     def _form(self, made: Instruction, core: int, reads: tuple[Slot, ...], writes: tuple[Slot, ...]) -> int:
         """Return the number of the form of an instruction."""
+        require_whole(self.name, made)
         uses = [(slot, False) for slot in made.reads + reads]
         uses += [(slot, True) for slot in made.writes + writes]
         # Stand-ins have no buffer.
@@ -349,7 +340,7 @@ class Nest(Reserved):
         number = self._form_numbers.get(key)
         if number is None:
             number = self._form_numbers[key] = len(self.forms)
-            self.forms.append(Form(made, core, told))
+            self.forms.append(RowForm(made, core, told))
         return number
 
     def _index(self, register: int, axis: Axis, name: str) -> Number:
@@ -366,7 +357,7 @@ class Nest(Reserved):
         return _Look(self, self._data(axis.costs), [index], [axis.extent], Axis(len(axis.first_of)))
 
     def _mixed(self, numbers: Sequence[Number], what: str) -> Number:
-        """Return the one number that tells some indices."""
+        """Return the one number that stands for some indices."""
         extents = [number.axis.extent for number in numbers]
         if min(extents, default=1) < 1 or prod(extents) > MOST_PLACES:
             raise ProgramError(
@@ -375,8 +366,18 @@ class Nest(Reserved):
             )
         return mixed(numbers, extents)
 
+    def _slice(self, made: Sequence[Instruction], told: Sequence[Number], place: Number) -> Number:
+        """Return the number of the slice of GM that instructions move; where they move none, their place."""
+        moving = [each.gm for each in made if each.gm is not None]
+        if not moving:
+            return place
+        extents = [number.axis.extent for number in told]
+        slice_ = mixed(told, extents)
+        slice_.const += self._space(moving[0].tensor.name, extents)
+        return slice_
+
     def _space(self, tensor: str, extents: Sequence[int]) -> int:
-        """Return the first number of the slices of a tensor that are told by numbers of these extents."""
+        """Return the first slice number of a tensor whose slices have numbers of these extents."""
         key = tensor, tuple(extents)
         known = self.spaces.get(key)
         if known is None:
@@ -426,11 +427,18 @@ class Nest(Reserved):
     # ---- what is read of it
 
     def require_tasks(self, rows: ArrayLike) -> Words:
-        """Return rows of tasks as the walk reads them.
+        """Return rows of tasks, or records with the fields that `task` names, as the walk reads them.
 
         Raises   ProgramError for other columns than `task` names, or an index beyond its extent
         """
         names, given = list(self._tasks), np.asarray(rows)
+        fields = given.dtype.names or names
+        if sorted(fields) != sorted(names):
+            raise ProgramError(
+                f"{self.name}: tasks have the fields {', '.join(fields)}; they must have {', '.join(names)}"
+            )
+        if given.dtype.names:
+            given = np.stack([given[name] for name in names], axis=1)
         tasks = np.ascontiguousarray(given, np.int64)
         whole = given.dtype.kind in "iu" or bool((tasks == given).all())
         if tasks.size and not (whole and tasks.ndim == 2 and tasks.shape[1] == len(names)):
@@ -473,7 +481,7 @@ class Nest(Reserved):
         if made is None or like is None:
             same = made is like
         else:
-            # What differs in shape may cost the same: pixels that begin elsewhere in a row, for instance.
+            # Different shapes may have equal costs: pixels that begin elsewhere in a row, for instance.
             same = (made.__class__, made.pipe) == (like.__class__, like.pipe) and (
                 made.shape == like.shape or made.cost(self.profile) == like.cost(self.profile)
             )
@@ -481,7 +489,7 @@ class Nest(Reserved):
             raise ProgramError(
                 f"nest {self.name}: {emitter.named(indices)} makes {shaped(made)}, which does not cost what "
                 f"{shaped(like)} costs, though the axes of its indices say that both are alike; let "
-                "`Axis.costs` tell apart what costs differ by"
+                "`Axis.costs` separate indices of different costs"
             )
 
     def check_axes(self, most: int = 256) -> None:

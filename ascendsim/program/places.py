@@ -132,7 +132,7 @@ def bare(name: str) -> str:
 
 
 def seen_from(core: int, name: str) -> str:
-    """Return what one core calls a pipe: its own by their bare names, the cube core's "AIC.FIX"."""
+    """Return a core's name of a pipe: bare names for its own pipes, "AIC.FIX" for one of the cube core."""
     other = core_of(name)
     if other == core:
         return bare(name)
@@ -237,7 +237,7 @@ class CoreMemory:
         return tile
 
     def tile(self, slot: Slot) -> Carrier:
-        """Return what was last written to the slot.
+        """Return the tile that was last written to the slot.
 
         Raises   ProgramError if nothing was
         """
@@ -319,7 +319,7 @@ class Ring:
 
     @property
     def turn(self) -> int:
-        """The number of that tile, from 0."""
+        """The number of the tile, from 0."""
         return self._turn
 
     def next(self) -> Slot:
@@ -329,7 +329,7 @@ class Ring:
 
 
 class Reserved:
-    """What is reserved of the buffers of one core, or of a cube core and the vector cores beside it."""
+    """Reserved parts of the buffers of one core, or of a cube core and the vector cores beside it."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -393,6 +393,6 @@ class Reserved:
         """Name pieces of a workspace in global memory that cores of this program use in turn.
 
         A slot of it stands for its piece: who writes the piece writes the slot, who reads it reads the slot
-        (`ProgramBuilder.add`), and so they wait for each other. `Ring.turn` tells which piece it is.
+        (`ProgramBuilder.add`), and so they wait for each other. `Ring.turn` is the number of the piece.
         """
         return Ring(self._made("GM", size_bytes, name, copies))

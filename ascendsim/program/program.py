@@ -33,8 +33,8 @@ REMEMBERED = 1 << 16
 class Program:
     """Instructions of one core, or of a cube core and its vector cores, in program order.
 
-    `posts` are those of the instructions that have one, by index (`posts.py`). `hazards` are the classes of
-    waits between its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer.
+    `posts` are those of the instructions that have one, by index (`Post` in `places.py`). `hazards` are the
+    classes of waits between its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Program:
 
     @cached_property
     def pipes(self) -> Sequence[str]:
-        """The name of every instruction's pipe, which tells its core, too (`posts.py`)."""
+        """The name of every instruction's pipe, which names its core, too."""
         names = [made.pipe for made in self.instructions]
         for at, post in self.posts.items():
             names[at] = pipe_on(post.core, names[at])
@@ -73,7 +73,7 @@ class Program:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many instructions each of its cores has: one number if it runs on one core only."""
+        """The number of instructions on each core: one number if the program runs on one core only."""
         if not self.posts:
             return (len(self),)
         cores = [core_of(pipe) for pipe in self.pipes]
@@ -81,7 +81,7 @@ class Program:
 
     @property
     def cores(self) -> int:
-        """How many cores it runs on."""
+        """The number of cores that the program runs on."""
         return 1 + max([post.core for post in self.posts.values()], default=0)
 
     def core_of(self, index: int) -> int:
@@ -129,9 +129,9 @@ class Program:
         return tuple([index - back for back in self.trail_back.get(index, ())])
 
     def digest(self, known: dict[Hashable, int]) -> Hashable:
-        """Return what decides its cost; equal digests are those of programs that cost the same.
+        """Return a digest of all that decides the cost; programs with equal digests have equal costs.
 
-        known   numbers of what programs consist of, the same for all that are compared
+        known   numbers of the parts of programs, one table for all that are compared
         """
         forms, slices = [], []
         places: dict[str, int] = {}
@@ -140,7 +140,7 @@ class Program:
             reads, writes = ([slot.index for slot in own] for own in (made.reads, made.writes))
             told = made.__class__, made.pipe, made.shape, tuple(reads), tuple(writes), _told(post)
             forms.append(known.setdefault(told, len(known)))
-            # Slices of GM are told by when they were met first: what is met again may be in L2.
+            # Slices of GM are numbered by first use: a slice that is used again may be in L2.
             if made.gm is not None:
                 slices.append(places.setdefault(str(made.gm), len(places)))
         return tuple(forms), tuple(slices), self._given
@@ -218,14 +218,14 @@ class NestProgram(Program):
         if used != [firsts[operand] + behind for operand, behind, _ in form.uses]:
             raise ProgramError(
                 f"nest {self.nest.name}: {emitter.named(indices)} makes {made}, which uses other slots of "
-                f"its row than {form.instruction}; let `Axis.costs` tell such indices apart"
+                f"its row than {form.instruction}; let `Axis.costs` separate these indices"
             )
         post = HOME if not form.core and not reads and not writes else Post(form.core, reads, writes)
         return made, post
 
     @cached_property
     def cores(self) -> int:
-        """How many cores it runs on."""
+        """The number of cores that the program runs on."""
         core_of = np.array([form.core for form in self.nest.forms], np.int64)
         if not core_of.any():
             return 1
@@ -238,10 +238,10 @@ class NestProgram(Program):
         return {pipe_on(form.core, form.instruction.pipe) for form in self.nest.forms}
 
     def digest(self, known: dict[Hashable, int]) -> Hashable:
-        """Return what decides its cost, read off its rows."""
+        """Return a digest of all that decides the cost, read off the rows."""
         rows = np.concatenate([np.empty((0, 3), np.int64), *[rows.copy() for rows in self.walked(w.PLACED)]])
         moved = [rows[:, 1].copy() for rows in self.walked(w.TRANSFERS)]
-        # Slices are told by when they were met first: what is met again may be in L2.
+        # Slices are numbered by first use: a slice that is used again may be in L2.
         named = np.concatenate([np.empty(0, np.int64), *moved])
         _, first, slices = np.unique(named, return_index=True, return_inverse=True)
         ranks = np.argsort(np.argsort(first))[slices]
@@ -287,7 +287,7 @@ class NestProgram(Program):
                 what = f"and {other} have one number" if other != place else "has several numbers"
                 raise ProgramError(
                     f"nest {self.nest.name}: slice {place} of global memory {what}; let `slice_at` of `emit` "
-                    "tell slices of a tensor apart, and nothing else"
+                    "distinguish slices of a tensor, and nothing else"
                 )
 
     @cached_property
@@ -342,7 +342,7 @@ def walk_memory(programs: Sequence[NestProgram], firsts: Sequence[int] = ()) -> 
 
 
 class ProgramBuilder(Reserved):
-    """Collects the instructions of one core, or of a cube core and the vector cores beside it (`posts.py`).
+    """Collects the instructions of one core, or of a cube core and the vector cores beside it.
 
     `hazards` names the classes of waits that hold; all of them, except in tests that show what a missing
     class does.

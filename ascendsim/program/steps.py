@@ -85,8 +85,8 @@ def flat(steps: Sequence[Step]) -> list[int]:
 def _still_loops(steps: Sequence[Step]) -> set[int]:
     """Return the loops that nobody needs who only wants to know what moves: nothing moves in them.
 
-    Nor do they find tiles, or set what such a one reads, or take tiles of a ring in which others are
-    found.
+    Nor do they find tiles, or set a register that a needed step reads, or take tiles of a ring in which
+    others are found.
     """
     place = {id(step): at for at, step in enumerate(steps)}
     reads = [step.reads if step.op != w.EMIT or step.moves else set() for step in steps]

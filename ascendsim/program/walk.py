@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FOR, END, LET, GET, NEXT, TURN, HOLD, EMIT, WHEN, FORGET, STOP = range(11)
 # The walk of one core: where its tables lie in the array, which of its tasks come, and where it is in the
 # code (-1: before a task). FORM is the number of the nest's first form among all that the reader knows, and
-# MOVES lies where each form is told to move bytes (1) or not (0).
+# MOVES is the place where each form says whether it moves bytes (1) or not (0).
 CODE, DATA, TASKS, COLUMNS, TASK, LAST_TASK, PC, REGISTERS, TILES, RINGS, FORM, MOVES = range(12)
 WALK: Final = 12
 # One ring.
@@ -183,9 +183,9 @@ WALKER: Final = Native(FUNCTIONS, _ARGUMENTS, (_total,))
 
 
 class Axis:
-    """Indices from 0 to `extent` - 1, of which those with equal `costs` cost the same.
+    """Indices from 0 to `extent` - 1; indices with equal `costs` have equal costs.
 
-    costs   by index the number of its class of costs; None: an index only says where, and all cost the same
+    costs   by index the number of its class of costs; None: an index is a place only, and all costs are equal
     """
 
     # What most axes have, so that these are made fast. Of each class the first index that belongs to it.
@@ -330,17 +330,17 @@ class Spans:
 
 
 def number_of(value: Number | int) -> Number:
-    """Return a number as it is, or one that is always the same."""
+    """Return a number unchanged, or an integer as a constant number."""
     return value if isinstance(value, Number) else Number({}, value, Axis(value + 1), str(value))
 
 
 def texts(numbers: Sequence[Number | int]) -> str:
-    """Return what numbers are called, in a row."""
+    """Return the names of numbers, with commas between them."""
     return ", ".join([each.text if isinstance(each, Number) else str(each) for each in numbers])
 
 
 def mixed(numbers: Sequence[Number], extents: Sequence[int]) -> Number:
-    """Return the one number that tells some numbers below these extents."""
+    """Return the one number that stands for some numbers below these extents."""
     terms: dict[int, int] = {}
     const, factor = 0, 1
     for number, extent in zip(reversed(numbers), reversed(extents), strict=True):
@@ -352,7 +352,7 @@ def mixed(numbers: Sequence[Number], extents: Sequence[int]) -> Number:
 
 
 def unmixed(mixed: int, extents: Sequence[int]) -> list[int]:
-    """Return the numbers that a number tells."""
+    """Return the numbers that a mixed number stands for."""
     found = []
     for extent in reversed(extents):
         mixed, own = divmod(mixed, extent)

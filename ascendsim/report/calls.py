@@ -7,22 +7,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.report.overview import errors_table, headline, layers_table, plans_table
-from ascendsim.report.page.charts import NAMED, Point, Roof, Stack, roofline, stacked
-from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.products import products_table
+from ascendsim.report.overview import errors_table, headline, layers_table, plans_table, products_table
+from ascendsim.report.page.records import (
+    NAMED,
+    Page,
+    Picture,
+    Roof,
+    Roofline,
+    RooflinePoint,
+    Section,
+    StackedBar,
+    Stacks,
+)
 from ascendsim.report.tables import (
     Entry,
-    TextTable,
     busy_table,
     bytes_table,
     critical_path_table,
     layer_table,
-    microseconds,
     occupation_table,
-    percent,
     time_table,
-    without_empty,
 )
 from ascendsim.report.words import (
     closing_lines,
@@ -32,6 +36,7 @@ from ascendsim.report.words import (
     product_line,
     standards_line,
 )
+from ascendsim.studies.table import Table, form, numbers, percent, us, words
 from ascendsim.timing.timeline import stages
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def notes_of_layers(layers: Sequence[Entry], notes: Callable[[Entry], Iterable[str]]) -> Iterator[str]:
-    """Yield the notes of all layers, each once; one that is not true of all says of which."""
+    """Yield the notes of all layers, each once; a note that does not hold for all names its layers."""
     of: dict[str, list[str]] = {}
     for layer in layers:
         for note in dict.fromkeys(notes(layer)):
@@ -61,7 +66,7 @@ _CAUSES = ("MTE1", "MTE2", "FIX", "V", "MTE3", "S", "M")
 
 
 class Named(NamedTuple):
-    """A kernel of a report, and what it is called there: its own name, or its layer's and its own."""
+    """A kernel of a report, and its title there: its own name, or its layer's and its own."""
 
     name: str
     kernel: Entry
@@ -80,12 +85,12 @@ def kernels_of(product: Entry) -> list[Named]:
 
 def products_picture(products: Sequence[Entry]) -> Picture:
     """Draw where the microseconds of each product go: launch, entry, the products of the cube, all else."""
-    stacks = [Stack(product["variant"], tuple(_parts(product))) for product in products]
+    stacks = tuple(StackedBar(product["variant"], tuple(_parts(product))) for product in products)
     caption = (
         "Microseconds of the call on each product: launches and entries of all its kernels, then the core "
         "time of the kernels that multiply, and of all others."
     )
-    return Picture(stacked(stacks, "us"), caption)
+    return Picture(Stacks(stacks, "us"), caption)
 
 
 def _parts(product: Entry) -> Iterator[tuple[str, float]]:
@@ -102,7 +107,7 @@ def _parts(product: Entry) -> Iterator[tuple[str, float]]:
 
 @default_arithmetic
 def roof_of(product: Entry, profile: Profile) -> Roof | None:
-    """Return what the product can do in the format of the call; None where nothing is multiplied."""
+    """Return the product's peak rates in the format of the call; None where nothing is multiplied."""
     for _, kernel in kernels_of(product):
         if kernel["macs"] and kernel["cube_utilisation"]:
             full = kernel["macs"] / kernel["cube_utilisation"]
@@ -113,16 +118,16 @@ def roof_of(product: Entry, profile: Profile) -> Roof | None:
 
 
 @default_arithmetic
-def points_of(product: Entry) -> list[Point]:
+def points_of(product: Entry) -> list[RooflinePoint]:
     """Return the kernels that multiply and read bytes, by their core time: without launch and entry."""
     return [
-        Point(name, kernel["macs"] / moved, kernel["macs"] / kernel["core_us"] / MEGA)
+        RooflinePoint(name, kernel["macs"] / moved, kernel["macs"] / kernel["core_us"] / MEGA)
         for name, kernel in kernels_of(product)
         if kernel["macs"] and kernel["core_us"] and (moved := kernel["bytes"].get("l2_read", 0))
     ]
 
 
-def roofline_picture(points: Sequence[Point], roof: Roof) -> Picture:
+def roofline_picture(points: Sequence[RooflinePoint], roof: Roof) -> Picture:
     """Draw the kernels below the roof."""
     caption = (
         "Each dot is a kernel on the cube: multiply-adds in its core time, over multiply-adds for each byte "
@@ -131,27 +136,30 @@ def roofline_picture(points: Sequence[Point], roof: Roof) -> Picture:
         f"They meet at {roof.ridge:,.3g} multiply-adds for each byte."
         + (" Numbers are those of the table." if len(points) > NAMED else "")
     )
-    return Picture(roofline(points, roof), caption)
+    return Picture(Roofline(tuple(points), roof), caption)
 
 
-def roofline_table(points: Sequence[Point], roof: Roof) -> TextTable:
+ROOFLINE = (
+    *(numbers("no."), words("kernel")),
+    *(numbers(heading, show=form(",.3g")) for heading in ("multiply-adds / byte", "10^12 / s", "roof")),
+    *(words("of"), numbers("reached", show=percent)),
+)
+
+
+def roofline_table(points: Sequence[RooflinePoint], roof: Roof) -> Table:
     """Show how far each kernel is below the roof, and which part of it is above the kernel."""
     rows = tuple(
         (
             # A few have their names in the picture.
-            str(number) if len(points) > NAMED else "",
-            point.label,
-            f"{point.intensity:,.3g}",
-            f"{point.rate:,.3g}",
-            f"{roof.at(point.intensity):,.3g}",
+            number if len(points) > NAMED else None,
+            *point,
+            roof.at(point.intensity),
             "cube" if point.intensity >= roof.ridge else "L2",
-            percent(point.rate / roof.at(point.intensity)),
+            point.rate / roof.at(point.intensity),
         )
         for number, point in enumerate(points, start=1)
     )
-    headings = ("no.", "kernel", "multiply-adds / byte", "10^12 / s", "roof", "of", "reached")
-    table = TextTable("Kernels below the roof", headings, frozenset({1, 5}), rows)
-    return without_empty(table, ("no.",))
+    return Table("Kernels below the roof", ROOFLINE, rows).without_empty({"no."})
 
 
 def waits_picture(product: Entry) -> Picture | None:
@@ -160,44 +168,45 @@ def waits_picture(product: Entry) -> Picture | None:
     for name, kernel in kernels_of(product):
         spent = kernel["occupation"].get("M")
         if spent and kernel["macs"]:
-            us = kernel["cycles"] / product["cube_mhz"]
+            time_us = kernel["cycles"] / product["cube_mhz"]
             causes = sorted(spent["waiting"], key=_rank)
             waits = [(f"waits for {cause.removeprefix('AIC.')}", spent["waiting"][cause]) for cause in causes]
             shares = [("entry", spent["entry"]), ("busy", spent["busy"]), *waits, ("idle", spent["idle"])]
-            stacks.append(Stack(name, tuple((what, share * us) for what, share in shares)))
+            stacks.append(StackedBar(name, tuple((what, share * time_us) for what, share in shares)))
     if not stacks:
         return None
     caption = (
         "Where the microseconds of the cube go, mean of the cores: it multiplies, waits for a result or a "
         "free slot of the named pipe, or has nothing to do (idle): its work has not come, or is through."
     )
-    return Picture(stacked(stacks, "us"), caption)
+    return Picture(Stacks(tuple(stacks), "us"), caption)
 
 
 def _rank(cause: str) -> tuple[int, str]:
     return (_CAUSES.index(cause) if cause in _CAUSES else len(_CAUSES)), cause
 
 
-def stages_picture(kernels: Sequence[KernelResult], profile: Profile) -> tuple[Picture, TextTable] | None:
+def stages_picture(kernels: Sequence[KernelResult], profile: Profile) -> tuple[Picture, Table] | None:
     """Draw how long each kernel fills, multiplies and drains, with the numbers; None: nothing multiplies."""
     found = [(kernel.name, kernel.cycles, made) for kernel in kernels if (made := stages(kernel.timeline))]
     if not found:
         return None
     mhz = profile.clock.cube_mhz
     stacks = [
-        Stack(name, tuple((what, cycles / mhz) for what, cycles in made._asdict().items()))
+        StackedBar(name, tuple((what, cycles / mhz) for what, cycles in made._asdict().items()))
         for name, _, made in found
     ]
     caption = (
         "The core whose cube ends last: entry of the kernel, fill until its first product, steady until its "
         "last one, drain until all results are visible."
     )
-    rows = tuple(
-        (name, *(microseconds(part / mhz) for part in made), microseconds(cycles / mhz))
-        for name, cycles, made in found
+    rows = tuple((name, *(part / mhz for part in made), cycles / mhz) for name, cycles, made in found)
+    columns = (
+        words("kernel"),
+        *map(us, ("entry us", "fill us", "steady us", "drain us", "us without launch")),
     )
-    headings = ("kernel", "entry us", "fill us", "steady us", "drain us", "us without launch")
-    return Picture(stacked(stacks, "us"), caption), TextTable("", headings, frozenset({0}), rows)
+    table = Table("Fill, steady and drain of the kernels on the cube", columns, rows)
+    return Picture(Stacks(tuple(stacks), "us"), caption), table
 
 
 def run_page(
@@ -229,7 +238,7 @@ def run_page(
 def _overview(products: Sequence[Entry]) -> Section:
     """Return the products side by side; of a single one where its time goes."""
     title = "Products side by side" if len(products) > 1 else "Where the time goes"
-    tables: list[TextTable] = []
+    tables: list[Table] = []
     text = ""
     if len(products) > 1:
         text, tables = overhead_line(products), [products_table(products)]
@@ -250,7 +259,7 @@ def _of_product(product: Entry, profile: Profile, kernels: Sequence[KernelResult
     filled = stages_picture(kernels, profile)
     if filled:
         pictures.append(filled[0])
-        tables.append(filled[1]._replace(title="Fill, steady and drain of the kernels on the cube"))
+        tables.append(filled[1])
     points, roof = points_of(product), roof_of(product, profile)
     if points and roof:
         pictures.append(roofline_picture(points, roof))

@@ -1,4 +1,4 @@
-"""Turn records into the document of a report: plain values, of which tables, pages and JSON are made."""
+"""Turn records into the document of a report: plain values for tables, pages and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ascendsim.timing.times import Occupation, occupation
 if TYPE_CHECKING:
     from ascendsim.ops.plan import Plan
     from ascendsim.ops.results import Estimate, KernelResult
-    from ascendsim.profile import Figure, Product, Profile
+    from ascendsim.profile import Figure, Profile, ShippedProduct
     from ascendsim.program.kernel import Core
     from ascendsim.studies.records import Interval, JudgedGradient
     from ascendsim.timing.times import KernelTimes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def kernel_entry(kernel: KernelResult, profile: Profile, *, path: bool = True) -> Entry:
     """Describe one kernel with the columns of `KERNEL`.
 
-    path   whether its critical path is among them: it is told from spans, of which a large batch has millions
+    path   whether to add its critical path: it is found from spans, and a large batch has millions of them
     """
     # A kernel without instructions takes no cycle, and its shares are 0.
     cycles, mhz = max(kernel.cycles, 1), profile.clock.cube_mhz
@@ -87,13 +87,13 @@ def occupation_entry(times: KernelTimes) -> Entry:
 def _of_kind(
     parts: list[tuple[list[Core], dict[str, Occupation]]], kind: str, pipe: str
 ) -> list[tuple[int, Occupation | None]]:
-    """Return how many cores of a kind did what with a pipe; nothing if none of them has used it."""
+    """Return the counts of cores of a kind, each with its use of a pipe; nothing if no core used the pipe."""
     own = [(len(cores), found.get(pipe)) for cores, found in parts if cores[0].kind == kind]
     return own if any(found is not None for _, found in own) else []
 
 
 def _alike(times: KernelTimes) -> list[list[Core]]:
-    """Return the used cores in groups that did the same in every phase."""
+    """Return the used cores in groups with equal times in every phase."""
     # Cores that share times in one phase may part in the next; only those that never do are one group.
     did: dict[Core, list[tuple[int, int]]] = {}
     for phase_number, phase in enumerate(times.phases):
@@ -132,7 +132,7 @@ def _mean(parts: list[tuple[int, Occupation | None]], times: KernelTimes, *, in_
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CallReport:
     """One call on one product, and what studies found of it.
 
     result     cycles of the call, with gradients if they were computed
@@ -149,7 +149,12 @@ class Run:
 
 @default_arithmetic
 def run_document(
-    title: str, problem: Mapping[str, Any], runs: Sequence[Run], command: Sequence[str], *, paths: bool = True
+    title: str,
+    problem: Mapping[str, Any],
+    runs: Sequence[CallReport],
+    command: Sequence[str],
+    *,
+    paths: bool = True,
 ) -> Entry:
     """Describe calls of one problem on several products; `command` are the words that asked for them.
 
@@ -203,7 +208,7 @@ def _measured(profiles: Sequence[Profile]) -> Entry:
 
 
 def layer_entry(name: str, count: int, result: Estimate, profile: Profile, *, paths: bool = True) -> Entry:
-    """Describe the estimate of one layer, of which the network has `count`; `paths` as of `run_document`."""
+    """Describe the estimate of one layer that the network has `count` times; `paths` as in `run_document`."""
     # Plain values only: the timelines of all layers of a network at once would fill the memory.
     return {
         "name": name,
@@ -220,7 +225,7 @@ def layer_entry(name: str, count: int, result: Estimate, profile: Profile, *, pa
     }
 
 
-def variant_entry(product: Product, profile: Profile) -> Entry:
+def variant_entry(product: ShippedProduct, profile: Profile) -> Entry:
     """Describe a variant of a product in the list of all."""
     return {
         "product": profile.product,
@@ -292,7 +297,7 @@ def _figure_entry(figure: Figure) -> Entry:
     }
 
 
-def _call_entry(run: Run, paths: bool) -> Entry:
+def _call_entry(run: CallReport, paths: bool) -> Entry:
     result = run.result
     kernels = [kernel_entry(kernel, run.profile, path=paths) for kernel in result.kernels]
     return {

@@ -8,19 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.files import make_folder, replacing_report, write_text
 from ascendsim.ops.plan import Tables, plans_text
 from ascendsim.report.calls import run_page
-from ascendsim.report.document import Run
-from ascendsim.report.files import make_folder, replacing_report, write_text
+from ascendsim.report.document import CallReport
 from ascendsim.report.markdown import page, table_text
 from ascendsim.report.op_summary import Listed, op_summary, summary_text
 from ascendsim.report.page.html import write_page
-from ascendsim.report.tables import Entry, TextTable
+from ascendsim.report.tables import Entry
 from ascendsim.report.trace import write_trace
-from ascendsim.report.validation import DEFINITIONS, UNMEASURED, outside_part, quoted_part
+from ascendsim.report.validation import DEFINITIONS, outside_part, quoted_part, unmeasured
+from ascendsim.studies.table import text_table
 
 if TYPE_CHECKING:
-    from ascendsim.profile import Product, Profile
+    from ascendsim.profile import Profile, ShippedProduct
     from ascendsim.report.page.records import Page
     from ascendsim.studies.records import FigureEffect
     from ascendsim.validate.ablation import Ablation
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 def write_run_folder(
     folder: Path,
     document: Entry,
-    runs: Sequence[Run],
+    runs: Sequence[CallReport],
     trace_spans: int,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> list[Path]:
@@ -72,7 +73,7 @@ def write_network_folder(
 ) -> list[Path]:
     """Write the report of a network and return its files; one that was there before is replaced as a whole.
 
-    lines   of op_summary.csv of each product; none, without such a file
+    lines   of op_summary.csv of each product; none without the file
 
     Raises   DataError if the folder cannot be made or written to
     """
@@ -102,7 +103,7 @@ def json_text(document: Entry) -> str:
 
 
 def plan_tables(product: Entry) -> Tables:
-    """Return the plans of a product's kernels by layer and by what they make, as files of plans have them."""
+    """Return the plans of a product's kernels by layer and gradient, as files of plans have them."""
     layers = {"": product} if "kernels" in product else {layer["name"]: layer for layer in product["layers"]}
     found = {
         name: {kernel["name"]: kernel["plan"] for kernel in layer["kernels"] if kernel["plan"]}
@@ -112,7 +113,7 @@ def plan_tables(product: Entry) -> Tables:
 
 
 def plan_comment(document: Entry, product: Entry) -> str:
-    """Return the line at the top of a file of plans: what they are of, and how they were made."""
+    """Return the line at the top of a file of plans: their layers, and how they were made."""
     command = shlex.join(["ascendsim", *document["command"]])
     return f"Plans of {document['title']} on {product['variant']}, by `{command}`."
 
@@ -128,7 +129,7 @@ def _write_plans(stage: Path, document: Entry, product: Entry, ending: str) -> d
 
 
 def _endings(variants: Sequence[str]) -> list[str]:
-    """Return how the files of each product end: nothing for one, else its variant, numbered if repeated."""
+    """Return the ending of each product's files: "" for one, else its variant, numbered if repeated."""
     if len(variants) == 1:
         return [""]
     return [
@@ -168,8 +169,8 @@ def write_validation(folder: Path, quoted: Validation, outcome: Validation) -> N
 
 
 def validation_page(quoted: Validation, outcome: Validation, constants: Sequence[str]) -> str:
-    """Return the page: what is quoted, then, after a mark, what comes of the table at hand."""
-    parts = ["# Measured and estimated", DEFINITIONS, UNMEASURED, *quoted_part(quoted)]
+    """Return the page: the quoted part, then, after a mark, the part on the table at hand."""
+    parts = ["# Measured and estimated", DEFINITIONS, unmeasured(), *quoted_part(quoted)]
     parts += [OUTSIDE, *outside_part(outcome), *constants]
     return "\n\n".join(parts) + "\n"
 
@@ -197,11 +198,11 @@ def constants_part(ablations: Mapping[str, Sequence[Ablation]]) -> list[str]:
             parts.append(f"**{product}**: none; there is nothing to fit them on.")
             continue
         headings = ("constant", "value", "without", "fitted on rows", "rows", "errors", "errors without")
-        parts.append(table_text(TextTable(product, headings, frozenset({0, 3}), tuple(table))))
+        parts.append(table_text(text_table(product, headings, frozenset({0, 3}), tuple(table))))
     return parts
 
 
-def profiles_page(profiles: Sequence[Profile], products: Sequence[Product]) -> str:
+def profiles_page(profiles: Sequence[Profile], products: Sequence[ShippedProduct]) -> str:
     """Return the page with all figures of all products side by side, and the variants of each."""
     # Products have figures of their own, such as links between cube and vector cores; all get a row.
     paths = list(dict.fromkeys(path for profile in profiles for path in profile.figures))
@@ -215,10 +216,10 @@ def profiles_page(profiles: Sequence[Profile], products: Sequence[Product]) -> s
         "Every figure of the five products; `ascendsim profiles NAME` adds its source, "
         "`docs/profiles.md` explains the names. An asterisk marks what nobody published or measured; "
         "its range follows.",
-        table_text(TextTable("What was measured", ("product", "in public"), frozenset({0, 1}), evidence)),
-        UNMEASURED,
-        table_text(TextTable("Variants", named, frozenset({0, 1, 2}), variants)),
-        table_text(TextTable("Figures", headings, frozenset({0}), tuple(rows))),
+        table_text(text_table("What was measured", ("product", "in public"), frozenset({0, 1}), evidence)),
+        unmeasured(),
+        table_text(text_table("Variants", named, frozenset({0, 1, 2}), variants)),
+        table_text(text_table("Figures", headings, frozenset({0}), tuple(rows))),
     )
     return "\n\n".join(parts) + "\n"
 
@@ -248,21 +249,21 @@ def _text(value: Any) -> str:
 
 
 def sensitivity_page(call: str, effects: Mapping[str, Sequence[FigureEffect]]) -> str:
-    """Return the page of what the assumed figures of each product move; `call` names what was timed."""
+    """Return the page on the effects of each product's assumed figures; `call` names the timed call."""
     parts = [
         "# What the assumed figures move",
         "Each figure that nobody published or measured at both ends of its range, all others and the plans "
         f"as they are: the change of the time of both gradients of {call}. Figures that move it by "
         f"less than {SMALL:.2%} at both ends are named below each table; accumulation models move bits, not "
         "cycles.",
-        UNMEASURED,
+        unmeasured(),
     ]
     headings = ("figure", "value", "low", "high", "time at low", "time at high")
     for product, found in effects.items():
         # The path decides between equal changes, so that the page is the same whatever order they come in.
         ordered = sorted(found, key=lambda effect: (-effect.largest_change, effect.figure))
         rows = tuple(_effect_row(effect) for effect in ordered if effect.largest_change >= SMALL)
-        parts.append(table_text(TextTable(product, headings, frozenset({0}), rows)))
+        parts.append(table_text(text_table(product, headings, frozenset({0}), rows)))
         still = ", ".join(f"`{effect.figure}`" for effect in ordered if effect.largest_change < SMALL)
         parts.append(f"No effect here: {still}." if still else "Every assumed figure moves it.")
     return "\n\n".join(parts) + "\n"

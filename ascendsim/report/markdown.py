@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from ascendsim.report.overview import headline, plans_table
-from ascendsim.report.products import products_table
+from ascendsim.report.overview import headline, plans_table, products_table
 from ascendsim.report.tables import (
     CALL,
     GRADIENT,
@@ -14,7 +13,6 @@ from ascendsim.report.tables import (
     LAYER,
     SHOWN_ERRORS,
     Entry,
-    TextTable,
     bounds,
     busy_table,
     bytes_table,
@@ -33,6 +31,7 @@ from ascendsim.report.words import (
     product_line,
     standards_line,
 )
+from ascendsim.studies.table import Table, text_table
 
 # The columns that tables show of each place in a document; a definition of any other has no heading.
 _COLUMNS = {
@@ -74,7 +73,7 @@ def page(document: Entry, files: Sequence[Mapping[str, str]]) -> str:
     return "\n\n".join(part for part in (*parts, *_definitions(document)) if part) + "\n"
 
 
-def _tables(product: Entry) -> list[TextTable]:
+def _tables(product: Entry) -> list[Table]:
     """Return the tables of one product: those of the terminal, and where its cycles went."""
     plans = plans_table([product])
     planned = [plans] if plans.rows else []
@@ -86,15 +85,15 @@ def _tables(product: Entry) -> list[TextTable]:
     return [*tables, gradient_table(product)] if product["gradients"] else tables
 
 
-def markdown_table(table: TextTable) -> str:
+def markdown_table(table: Table) -> str:
     """Return a table in Markdown."""
     # In Markdown the colon is on the side to which a column is aligned.
-    rule = [":--" if index in table.left else "--:" for index in range(len(table.headings))]
+    rule = [":--" if column.left else "--:" for column in table.columns]
     lines = [_row(table.headings), _row(rule), *(_row(row) for row in table.rows)]
     return "\n".join(lines)
 
 
-def table_text(table: TextTable) -> str:
+def table_text(table: Table) -> str:
     """Return a table in Markdown under its title."""
     return f"**{table.title}**\n\n{markdown_table(table)}"
 
@@ -123,13 +122,13 @@ def _bullets(lines: Sequence[str]) -> str:
 
 
 def _definitions(document: Entry) -> list[str]:
-    """Return what the numbers mean, and what the assumed ones among the figures rest on."""
+    """Return the meaning of the numbers, and the grounds of the assumed figures."""
     parts = ["## What the columns mean"]
     for place, columns in document["definitions"].items():
         headings = {column.name: column.heading for column in _COLUMNS[place]}
         rows = tuple((headings.get(name, ""), f"`{name}`", text) for name, text in columns.items())
         titles = ("in the tables", "in result.json", "meaning")
-        parts += [f"**{place}**", markdown_table(TextTable("", titles, frozenset({0, 1, 2}), rows))]
+        parts += [f"**{place}**", markdown_table(text_table("", titles, frozenset({0, 1, 2}), rows))]
     for product in document["products"]:
         if product["assumed_figures"]:
             parts += [f"## Figures assumed for {product['variant']}", _assumed(product)]
@@ -141,4 +140,4 @@ def _assumed(product: Entry) -> str:
         (f"`{path}`", value(figure["value"]), bounds(figure["range"]), figure["source"])
         for path, figure in product["assumed_figures"].items()
     )
-    return markdown_table(TextTable("", ("figure", "value", "range", "why"), frozenset({0, 3}), rows))
+    return markdown_table(text_table("", ("figure", "value", "range", "why"), frozenset({0, 3}), rows))

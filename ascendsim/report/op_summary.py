@@ -6,13 +6,12 @@ device can fill (hit rates, frequencies, instruction caches) are left out.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ascendsim.files import csv_text
 from ascendsim.program.places import bare, core_of
 from ascendsim.timing.timeline import CoreTimeline, issue_cycles
 
@@ -59,7 +58,7 @@ def listed(
     kernels: Sequence[KernelResult], profile: Profile, shapes: Mapping[str, Shape], prefix: str = ""
 ) -> list[Listed]:
     """Return a line for each kernel of a call; their names begin with a prefix, such as that of a layer."""
-    # Where kernels of the product read rows, ours count them in blocks all the same.
+    # Even where the product's kernels read rows, ours count them in blocks.
     tell = partial(
         _told, blocked=profile.generation.changes_layouts, shapes=shapes, c0=_channels_of_a_group(kernels)
     )
@@ -73,12 +72,8 @@ def summary_text(lines: Sequence[Listed]) -> str:
     for number, (cells, time_us) in enumerate(lines):
         rows.append({"Task ID": number, "Task Start Time(us)": f"{begin:.3f}"} | cells)
         begin += time_us
-    out = io.StringIO()
     names = list(dict.fromkeys([name for row in rows for name in row]))
-    table = csv.DictWriter(out, names, restval="N/A", lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    return out.getvalue()
+    return csv_text(names, rows, missing="N/A")
 
 
 def _row(kernel: KernelResult, profile: Profile, tell: Callable[..., list[tuple[str, str, str]]]) -> Cells:
@@ -169,7 +164,7 @@ def _place(tensor: GmTensor) -> int:
 
 
 def _base(tensor: GmTensor) -> str:
-    """Return the name that a tensor has in the call: what is behind it says how it is stored."""
+    """Return the name that a tensor has in the call, without the ending that says how it is stored."""
     return tensor.name.split()[0]
 
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ascendsim.report.tables import (
-    OTHERS_IN_ONE,
-    TIME_PARTS,
-    Entry,
-    TextTable,
-    gradient_table,
-    layer_table,
-    microseconds,
-    percent,
-    time_table,
-)
+from ascendsim.report.tables import OTHERS_IN_ONE, TIME_PARTS, Entry, gradient_table, layer_table, time_table
+from ascendsim.studies.table import Table, microseconds, percent, text_table, words
 
-# What the columns of a plan show; every other field that is set is told by its name.
+# Fields that the columns of a plan show; every other field that is set appears with its name.
 _SHOWN = (
     *("schedule", "chosen_by", "base_m", "base_n", "base_k", "step_ka", "step_kb", "used_cores"),
     *("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers"),
@@ -29,7 +21,7 @@ _SINGLE = ("single_core_m", "single_core_k", "single_core_n")
 
 
 def headline(products: Sequence[Entry]) -> str:
-    """Say how long it takes, and what it is bound by; of several products which takes the least."""
+    """Give the time and its bound; of several products the fastest."""
     if len(products) == 1:
         [product] = products
         return (
@@ -45,7 +37,7 @@ def headline(products: Sequence[Entry]) -> str:
     return f"{line}. {_largest(least, least['variant'])}"
 
 
-def kernels_table(products: Sequence[Entry], *, short: bool = False) -> TextTable:
+def kernels_table(products: Sequence[Entry], *, short: bool = False) -> Table:
     """Show the time of each kernel by what it goes to, its cores, and the pipe that is busy longest.
 
     short   the kernels of a product that do not multiply, as far as there are several, are one row
@@ -57,14 +49,10 @@ def kernels_table(products: Sequence[Entry], *, short: bool = False) -> TextTabl
     # Cycles of different clocks say nothing below each other.
     if len({product["cube_mhz"] for product in products}) == 1:
         return table
-    at = table.headings.index("cycles")
-    timed = table._replace(title="Time of each kernel (us = launch + entry + core)")
-    headings, *rows = (row[:at] + row[at + 1 :] for row in (table.headings, *table.rows))
-    left = frozenset(column - (column > at) for column in table.left)
-    return timed._replace(headings=headings, rows=tuple(rows), left=left)
+    return replace(table.without({"cycles"}), title="Time of each kernel (us = launch + entry + core)")
 
 
-def errors_table(products: Sequence[Entry]) -> TextTable:
+def errors_table(products: Sequence[Entry]) -> Table:
     """Show how far each gradient is from float64; products of equal bits share their rows."""
     alike: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     judged = [product for product in products if product["gradients"]]
@@ -77,12 +65,12 @@ def errors_table(products: Sequence[Entry]) -> TextTable:
     return _stacked(first, names, list(alike))
 
 
-def plans_table(products: Sequence[Entry]) -> TextTable:
+def plans_table(products: Sequence[Entry]) -> Table:
     """Show the plan of each kernel on the cube: a line for each."""
     return _joined(products, _plans_of)
 
 
-def layers_table(products: Sequence[Entry]) -> TextTable:
+def layers_table(products: Sequence[Entry]) -> Table:
     """Show the layers of a network on several products: microseconds of one convolution of each."""
     first = products[0]
     rows = [
@@ -93,10 +81,10 @@ def layers_table(products: Sequence[Entry]) -> TextTable:
     rows.append(("network", count, *(microseconds(product["time_us"]) for product in products)))
     headings = ("layer", "count", *(product["variant"] for product in products))
     title = "Layers side by side (us of one convolution; the network: times count)"
-    return TextTable(title, headings, frozenset({0}), tuple(rows), total=True)
+    return text_table(title, headings, frozenset({0}), tuple(rows), total=True)
 
 
-def network_table(product: Entry) -> TextTable:
+def network_table(product: Entry) -> Table:
     """Show what the kernels of each layer cost; if several multiply nothing, these are one column.
 
     A call of a split core has up to a dozen kernels: with a column for each, no terminal is wide enough.
@@ -163,7 +151,7 @@ def _others_in_one(kernels: Sequence[Entry], name: str) -> list[Entry]:
     return [*multiply, others[0] | sums | {"name": name, "cores_used": "", "bound_by": ""}]
 
 
-def _bound_table(product: Entry, *, share: bool) -> TextTable:
+def _bound_table(product: Entry, *, share: bool) -> Table:
     """Return the times of the kernels with the pipe that is busy longest, and for how much of the cycles."""
     table = time_table(product, share=share)
     bound = [
@@ -172,13 +160,12 @@ def _bound_table(product: Entry, *, share: bool) -> TextTable:
         else ""
         for kernel in product["kernels"]
     ]
-    bound += [""] * (len(table.rows) - len(bound))
-    rows = tuple((*row, cell) for row, cell in zip(table.rows, bound, strict=True))
-    left = table.left | {len(table.headings)}
-    return TextTable(table.title, (*table.headings, "busiest"), left, rows, table.total)
+    bound += [""] * (len(table.values) - len(bound))
+    values = tuple((*row, cell) for row, cell in zip(table.values, bound, strict=True))
+    return replace(table, columns=(*table.columns, words("busiest")), values=values)
 
 
-def _plans_of(product: Entry) -> TextTable:
+def _plans_of(product: Entry) -> Table:
     """Return the plans of one product's kernels, of all layers of a network."""
     layers = product.get("layers") or [{"name": "", "kernels": product["kernels"]}]
     rows = tuple(
@@ -191,7 +178,7 @@ def _plans_of(product: Entry) -> TextTable:
     first: tuple[str, ...] = ("layer",) if "layers" in product else ()
     at = len(first)
     title = "Plans (base block; slices and copies of both operands in L1, copies in L0; docs/plans.md)"
-    return TextTable(title, (*first, *headings), frozenset({*range(at + 2), at + 8, at + 9}), rows)
+    return text_table(title, (*first, *headings), frozenset({*range(at + 2), at + 8, at + 9}), rows)
 
 
 def _plan_cells(kernel: str, plan: Entry) -> tuple[str, ...]:
@@ -210,7 +197,7 @@ def _plan_cells(kernel: str, plan: Entry) -> tuple[str, ...]:
 
 
 def _besides(plan: Entry) -> list[str]:
-    """Return what else a plan says, the longest names in short."""
+    """Return the other fields of a plan, with the longest names shortened."""
     said = {name: value for name, value in plan.items() if name not in (*_SHOWN, *_GRID, *_SINGLE)}
     besides = []
     if any(plan.get(name) for name in _GRID):
@@ -223,21 +210,88 @@ def _besides(plan: Entry) -> list[str]:
     return [*besides, *(f"{name} {value}" for name, value in said.items())]
 
 
-def _joined(products: Sequence[Entry], make: Callable[[Any], TextTable]) -> TextTable:
+def _joined(products: Sequence[Entry], make: Callable[[Any], Table]) -> Table:
     """Return the tables of several products as one, without sums, which the products side by side have."""
     tables = [make(product) for product in products]
     if len(tables) == 1:
         return tables[0]
     names = [product["variant"] for product in products]
-    return _stacked(tables[0], names, [t.rows[:-1] if t.total else t.rows for t in tables])
+    return _stacked(tables[0], names, [t.values[:-1] if t.total else t.values for t in tables])
 
 
-def _stacked(first: TextTable, names: Sequence[str], parts: Sequence[Sequence[tuple[str, ...]]]) -> TextTable:
+def _stacked(first: Table, names: Sequence[str], parts: Sequence[Sequence[tuple[Any, ...]]]) -> Table:
     """Return parts of a table as one, each under its name in a column before."""
     rows = tuple(
         ("" if at else name, *row)
         for name, part in zip(names, parts, strict=True)
         for at, row in enumerate(part)
     )
-    left = frozenset({0, *(column + 1 for column in first.left)})
-    return TextTable(first.title, ("product", *first.headings), left, rows)
+    return Table(first.title, (words("product"), *first.columns), rows)
+
+
+# So many names of variants keep a row within 160 columns.
+NAMES = 7
+
+
+def products_table(products: Sequence[Entry]) -> Table:
+    """Show the products side by side: the whole time, and that on the cores once the kernels have begun.
+
+    Arithmetic only where it differs.
+    """
+    first = products[0]
+    # Values that are equal on all products stand in words below the tables.
+    differing = [
+        (name, heading)
+        for name, heading in (("compute_dtype", "compute"), ("accumulation", "accumulation"))
+        if len({product[name] for product in products}) > 1
+    ]
+    # Cycles of different clocks say nothing side by side.
+    one_clock = len({product["cube_mhz"] for product in products}) == 1
+    # A column only if somebody asked for it; all products of a run have an interval or none.
+    with_interval = bool(first.get("interval"))
+    rows = tuple(
+        (
+            f"{product['product']} ({product['variant']})",
+            *(product[name] for name, _ in differing),
+            *([f"{product['cycles']:,}"] if one_clock else []),
+            *(microseconds(product[part]) for part in (*TIME_PARTS, "time_us")),
+            *([_interval(product["interval"])] if with_interval else []),
+            *(_speed(first[part], product[part]) for part in ("time_us", "core_us")),
+        )
+        for product in products
+    )
+    times = (*(["cycles"] if one_clock else []), "launch", "entry", "core", "us")
+    times += ("interval",) if with_interval else ()
+    headings = ("product", *(heading for _, heading in differing), *times, "speed", "core speed")
+    title = "Products side by side (microseconds; speed: us of the first / us, core speed: the same of core)"
+    return text_table(title, headings, frozenset(range(1 + len(differing))), rows)
+
+
+def _interval(interval: Entry) -> str:
+    return f"{microseconds(interval['shortest_us'])} .. {microseconds(interval['longest_us'])}"
+
+
+def _speed(first_us: float, time_us: float) -> str:
+    # A call of no kernels, such as one of an empty tensor, is neither faster nor slower.
+    return f"{first_us / time_us:.2f}" if time_us else ""
+
+
+def product_table(rows: Sequence[Entry]) -> Table:
+    """List products; variants that differ in nothing shown share a row, so many as fit.
+
+    A star marks the variant that the plain name means.
+    """
+    # The 910_95 has 35 variants, of which most differ in nothing that a column shows.
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        cores = f"{row['cube_cores']} + {row['vector_cores']}"
+        numbers = (str(row["cube_mhz"]), str(row["figures"]), str(row["assumed"]))
+        name = row["variant"] + ("*" if row["default"] else "")
+        alike.setdefault((row["product"], row["core_structure"], cores, *numbers), []).append(name)
+    cells = tuple(
+        (*key, ", ".join(names[first : first + NAMES]))
+        for key, names in alike.items()
+        for first in range(0, len(names), NAMES)
+    )
+    headings = ("product", "cores", "cube or AI + vector", "MHz", "figures", "assumed", "variants")
+    return text_table("Products", headings, frozenset({0, 1, 6}), cells)

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
+from ascendsim.files import replacing
 from ascendsim.program.places import bare, core_of
-from ascendsim.report.files import replacing
-from ascendsim.report.page.records import COLOURS, REST, REST_COLOUR, told_apart
+from ascendsim.report.page.charts import stacked_figure, styled, whatever_backend
+from ascendsim.report.page.records import StackedBar
 from ascendsim.report.words import core_name
 from ascendsim.timing.timeline import work_of
 
@@ -28,9 +26,14 @@ if TYPE_CHECKING:
     from ascendsim.program.kernel import Core
     from ascendsim.report.tables import Entry
     from ascendsim.timing.timeline import Timeline
-    from ascendsim.validate.compare import Case
+    from ascendsim.validate.compare import MeasuredCase
 
     Cycles = NDArray[np.int64]
+
+with whatever_backend():
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
 
 # From memory to the cube and back, as data flow; S holds no data and would be a line of one colour.
@@ -70,7 +73,7 @@ def core_spans(timeline: Timeline, core_structure: str) -> list[CoreSpans]:
 def _spans_of(timeline: Timeline, core: Core, name: str) -> CoreSpans:
     starts: dict[str, list[int]] = {}
     ends: dict[str, list[int]] = {}
-    # A core may stand for other ones in each phase; the label tells the most that ever did the same.
+    # A core may stand for other ones in each phase; the label gives the largest number.
     alike = 0
     for phase in timeline.phases:
         work, number = work_of(phase, core)
@@ -254,34 +257,16 @@ def plot_layers(path: Path, product: Entry, title: str) -> None:
 
 def layers_figure(product: Entry, title: str) -> Figure:
     """Return a figure of a bar for each layer, cut by kernel; each kernel has a colour of its own."""
-    layers = product["layers"]
-    each = [(k["name"], float(k["time_us"]) * row["count"]) for row in layers for k in row["kernels"]]
-    names = told_apart(each)
-    colours = dict(zip(names, COLOURS, strict=False))
-    if any(name not in colours for name, _ in each):
-        colours[REST] = REST_COLOUR
-    figure = Figure(figsize=(10, 1.6 + 0.28 * len(layers)), layout="constrained")
-    axes = figure.subplots()
-    places = range(len(layers))
-    left = [0.0] * len(layers)
-    for name, colour in colours.items():
-        widths = [_time_us(layer, name, names) * layer["count"] for layer in layers]
-        axes.barh(places, widths, left=left, label=name, color=colour)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.set_yticks(places, [f"{layer['name']} x{layer['count']}" for layer in layers], fontsize=8)
-    axes.invert_yaxis()
-    # Bars end where they end, not at the frame.
-    axes.set_xlim(0, 1.03 * max(left) or 1.0)
-    axes.set_xlabel("microseconds per backward pass of the network, launches included")
-    # Below and not upon the axes, where it would cover bars.
-    figure.legend(loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    axes.set_title(title, fontsize=11)
-    return figure
-
-
-def _time_us(layer: Entry, name: str, names: tuple[str, ...]) -> float:
-    kernels = (k for k in layer["kernels"] if k["name"] == name or (name == REST and k["name"] not in names))
-    return sum(float(kernel["time_us"]) for kernel in kernels)
+    stacks = [
+        StackedBar(
+            f"{layer['name']} x{layer['count']}",
+            tuple((k["name"], float(k["time_us"]) * layer["count"]) for k in layer["kernels"]),
+        )
+        for layer in product["layers"]
+    ]
+    with styled():
+        unit = "microseconds per backward pass of the network, launches included"
+        return stacked_figure(stacks, unit, title)
 
 
 _SHOWN = {
@@ -294,7 +279,7 @@ _SHOWN = {
 _LABELS = {"cycles": "cycles of one instruction", "us": "microseconds of one kernel"}
 
 
-def plot_scatter(path: Path, cases: Sequence[Case]) -> None:
+def plot_scatter(path: Path, cases: Sequence[MeasuredCase]) -> None:
     """Draw every case as a point, measured to the right and estimated upwards, one panel for each unit.
 
     The line is where both agree; the band is 15 % to either side.

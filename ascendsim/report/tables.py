@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from ascendsim.numerics.metric_chunks import METRIC_COLUMNS, METRIC_SYMBOLS, Column
+from ascendsim.studies.table import Table, microseconds, numbers, percent, text_table, us, words
 
 # One object of result.json: plain values by the names of columns.
 Entry = dict[str, Any]
@@ -162,8 +164,8 @@ GRADIENT = (
 )
 # The symbols of the formulas are no value of an entry, but belong where the formulas are read.
 ERRORS = (Column("symbols", "", "", METRIC_SYMBOLS), *METRIC_COLUMNS)
-# A table has room for a few: the measures that acceptance rules ask for, and those that tell rounding from
-# wrong arithmetic. result.json has all.
+# A table has room for a few: the measures that acceptance rules ask for, and those that separate rounding
+# from wrong arithmetic. result.json has all.
 _SHOWN = ("mere", "mare", "share_above_1e3", "max_ulp", "equal_bits_share", "verdicts")
 SHOWN_ERRORS = tuple(column for column in METRIC_COLUMNS if column.name in _SHOWN)
 
@@ -197,24 +199,6 @@ def value(figure: Any) -> str:
     return str(figure)
 
 
-def percent(share: float) -> str:
-    """Print a share as a percentage without decimals; what is not zero is not printed as 0%."""
-    # "0%" of a pipe that works a little would read as if it did not work at all.
-    if 0 < share < 0.005:
-        return "<1%"
-    return f"{100 * share:.0f}%"
-
-
-def known(figure: float, form: str) -> str:
-    """Print a number in a form; an empty cell where it is not known (NaN)."""
-    return "" if figure != figure else format(figure, form)
-
-
-def microseconds(time_us: float) -> str:
-    """Print a time with two decimals, a long one without."""
-    return f"{time_us:,.2f}" if time_us < 1000 else f"{time_us:,.0f}"
-
-
 def size(count: int) -> str:
     """Print a number of bytes with a binary unit."""
     if count < 1024:
@@ -229,37 +213,17 @@ def size(count: int) -> str:
 
 # The cube first: whether it works is the question, and the pipes that feed and empty it are the answer.
 _PIPE_ORDER = ("M", "MTE1", "MTE2", "FIX", "V", "MTE3", "S")
-_TIME_HEADINGS = ("launch us", "entry us", "core us")
+_share = partial(numbers, show=percent)
+_TIMES = (
+    *(words("kernel", "name"), numbers("cycles"), us("launch us", "launch_us")),
+    *(us("entry us", "entry_us"), us("core us", "core_us"), us("us", "time_us")),
+)
 # What stands for all kernels of a layer that multiply nothing.
 OTHERS_IN_ONE = "others"
 _CAUSE_ORDER = ("entry", *_PIPE_ORDER, "latency", "flag", "barrier")
 
 
-class TextTable(NamedTuple):
-    """A title, headings, which columns are aligned left, and rows; `total` sets off the last row."""
-
-    title: str
-    headings: tuple[str, ...]
-    left: frozenset[int]
-    rows: tuple[tuple[str, ...], ...]
-    total: bool = False
-
-
-def without_empty(table: TextTable, names: Sequence[str]) -> TextTable:
-    """Leave out those of these columns that have nothing in any row."""
-    kept = [
-        at
-        for at, heading in enumerate(table.headings)
-        if heading not in names or any(row[at] for row in table.rows)
-    ]
-    return table._replace(
-        headings=tuple(table.headings[at] for at in kept),
-        left=frozenset(new for new, at in enumerate(kept) if at in table.left),
-        rows=tuple(tuple(row[at] for at in kept) for row in table.rows),
-    )
-
-
-def time_table(product: Entry, *, share: bool | None = None) -> TextTable:
+def time_table(product: Entry, *, share: bool | None = None) -> Table:
     """Show the time of each kernel by what it goes to, its cores, and how far it uses the cubes.
 
     The kernels stand in the order in which they run; of several, each has its share of the call's time.
@@ -271,27 +235,25 @@ def time_table(product: Entry, *, share: bool | None = None) -> TextTable:
     several = len(kernels) > 1
     shared = several if share is None else share
     rows = [
-        (
-            kernel["name"],
-            f"{kernel['cycles']:,}",
-            *(microseconds(kernel[part]) for part in (*TIME_PARTS, "time_us")),
-            *([percent(kernel["time_us"] / whole) if whole else ""] * shared),
-            _cores(kernel),
-            percent(kernel["cube_utilisation"]) if kernel["macs"] else "",
-        )
+        kernel
+        | {
+            "share": kernel["time_us"] / whole if whole else None,
+            "cores": _cores(kernel),
+            "cube": kernel["cube_utilisation"] if kernel["macs"] else None,
+        }
         for kernel in kernels
     ]
-    if several:
-        total = (microseconds(product[part]) for part in (*TIME_PARTS, "time_us"))
-        rows.append(("all kernels", f"{product['cycles']:,}", *total, *([""] * (2 + shared))))
-    headings = ("kernel", "cycles", *_TIME_HEADINGS, "us", *(("share",) * shared), "cores", "cube")
-    title = "Time of each kernel (us = launch + entry + core; cycles = entry + core)"
-    return TextTable(title, headings, frozenset({0}), tuple(rows), total=several)
+    columns = (*_TIMES, *((_share("share"),) * shared), numbers("cores"), _share("cube"))
+    table = Table.of("Time of each kernel (us = launch + entry + core; cycles = entry + core)", columns, rows)
+    if not several:
+        return table
+    total = (product[column.name] for column in _TIMES[1:])
+    return table.with_total(("all kernels", *total, *([None] * (2 + shared))))
 
 
 def _cores(kernel: Entry) -> str:
-    """Return how many cores work, cubes and vectors, and how many blocks were launched if others."""
-    # What stands for several kernels has no number of its own.
+    """Return the numbers of working cube and vector cores, and of launched blocks where it differs."""
+    # A row for several kernels has no number of its own.
     if kernel["cores_used"] == "":
         return ""
     cubes, blocks = kernel["cubes_used"], kernel["blocks"]
@@ -300,88 +262,63 @@ def _cores(kernel: Entry) -> str:
     return told if blocks == (cubes or beside) else f"{told} of {blocks}"
 
 
-def busy_table(product: Entry) -> TextTable:
+def busy_table(product: Entry) -> Table:
     """Show which share of the cycles each pipe of each kernel is busy, after the entry, and the busiest."""
     kernels = product["kernels"]
     pipes = [pipe for pipe in _PIPE_ORDER if any(pipe in kernel["busy"] for kernel in kernels)]
-    rows = tuple(
-        (
-            kernel["name"],
-            percent(kernel["entry_cycles"] / max(kernel["cycles"], 1)),
-            *(percent(kernel["busy"][pipe]) if pipe in kernel["busy"] else "" for pipe in pipes),
-            kernel["bound_by"],
-        )
-        for kernel in kernels
-    )
-    headings = ("kernel", "entry", *pipes, "busiest")
-    left = frozenset({0, len(headings) - 1})
-    return TextTable("Share of the cycles in the entry, and with each pipe busy", headings, left, rows)
+    rows = (kernel | {"entry": kernel["entry_cycles"] / max(kernel["cycles"], 1)} for kernel in kernels)
+    shares = (_share(pipe, f"busy.{pipe}") for pipe in pipes)
+    columns = (words("kernel", "name"), _share("entry"), *shares, words("busiest", "bound_by"))
+    return Table.of("Share of the cycles in the entry, and with each pipe busy", columns, rows)
 
 
-def occupation_table(kernel: Entry) -> TextTable:
+def occupation_table(kernel: Entry) -> Table:
     """Show what each pipe of a kernel did with the cycles: entry, busy, waiting for which pipe, idle."""
     pipes = {pipe: kernel["occupation"][pipe] for pipe in _PIPE_ORDER if pipe in kernel["occupation"]}
     # Only pipes that some pipe waits for get a column; a table of all would be mostly empty.
     causes = [cause for cause in _PIPE_ORDER if any(cause in spent["waiting"] for spent in pipes.values())]
-    rows = tuple(
-        (
-            pipe,
-            percent(spent["entry"]),
-            percent(spent["busy"]),
-            *(percent(spent["waiting"][cause]) if cause in spent["waiting"] else "" for cause in causes),
-            percent(spent["idle"]),
-        )
-        for pipe, spent in pipes.items()
-    )
-    headings = ("pipe", "entry", "busy", *(f"waits for {cause}" for cause in causes), "idle")
-    return TextTable(f"{kernel['name']}: where the cycles of each pipe went", headings, frozenset({0}), rows)
+    rows = ({"pipe": pipe, **spent} for pipe, spent in pipes.items())
+    waits = (_share(f"waits for {cause}", f"waiting.{cause}") for cause in causes)
+    columns = (words("pipe"), _share("entry"), _share("busy"), *waits, _share("idle"))
+    return Table.of(f"{kernel['name']}: where the cycles of each pipe went", columns, rows)
 
 
-def critical_path_table(product: Entry) -> TextTable:
+def critical_path_table(product: Entry) -> Table:
     """Show what the critical path of each kernel spends its cycles on."""
     kernels = product["kernels"]
     causes = [cause for cause in _CAUSE_ORDER if any(cause in kernel["critical_path"] for kernel in kernels)]
-    rows = tuple(
-        (
-            kernel["name"],
-            *(
-                percent(spent / max(kernel["cycles"], 1)) if spent else ""
-                for spent in (kernel["critical_path"].get(cause, 0) for cause in causes)
-            ),
-        )
+    rows = (
+        {cause: spent / max(kernel["cycles"], 1) for cause, spent in kernel["critical_path"].items() if spent}
+        | {"kernel": kernel["name"]}
         for kernel in kernels
     )
-    return TextTable("What the critical path spends its cycles on", ("kernel", *causes), frozenset({0}), rows)
+    columns = (words("kernel"), *map(_share, causes))
+    return Table.of("What the critical path spends its cycles on", columns, rows)
 
 
-def bytes_table(product: Entry) -> TextTable:
+_BYTES = (
+    *(words("kernel", "name"), numbers("multiply-adds", "macs", lambda macs: f"{macs:,}" if macs else "")),
+    *(
+        numbers(heading, f"bytes.{source}", size, absent=size(0))
+        for heading, source in (("from L2", "l2_read"), ("to L2", "l2_write"), ("main memory", "memory"))
+    ),
+)
+
+
+def bytes_table(product: Entry) -> Table:
     """Show work and bytes by source of each kernel."""
-    rows = [
-        (
-            kernel["name"],
-            f"{kernel['macs']:,}" if kernel["macs"] else "",
-            *(size(kernel["bytes"].get(source, 0)) for source in ("l2_read", "l2_write", "memory")),
-        )
-        for kernel in product["kernels"]
-    ]
-    headings = ("kernel", "multiply-adds", "from L2", "to L2", "main memory")
-    return TextTable("Work, and bytes by source", headings, frozenset({0}), tuple(rows))
+    return Table.of("Work, and bytes by source", _BYTES, product["kernels"])
 
 
-def gradient_table(product: Entry) -> TextTable:
+def gradient_table(product: Entry) -> Table:
     """Show how far each gradient is from float64, and the first digits of a digest of its bits."""
-    rows = [
-        (
-            gradient["name"],
-            gradient["stored"],
-            *(_error(column, gradient[column.name]) for column in SHOWN_ERRORS),
-            gradient["sha256"][:8],
-        )
-        for gradient in product["gradients"]
-    ]
-    headings = ("gradient", "stored as", *(column.heading for column in SHOWN_ERRORS), "sha256")
-    left = frozenset({0, 1, len(headings) - 1})
-    return TextTable("Error of the gradients against float64", headings, left, tuple(rows))
+    errors = (words(column.heading, column.name, show=partial(_error, column)) for column in SHOWN_ERRORS)
+    columns = (
+        *(words("gradient", "name"), words("stored as", "stored")),
+        *(column._replace(left=False) for column in errors),
+        words("sha256", show=lambda digest: str(digest)[:8]),
+    )
+    return Table.of("Error of the gradients against float64", columns, product["gradients"])
 
 
 def _error(column: Column, measured: Any) -> str:
@@ -403,7 +340,7 @@ def _error(column: Column, measured: Any) -> str:
     return f"{measured:.2e}" if isinstance(measured, float) else str(measured)
 
 
-def layer_table(product: Entry) -> TextTable:
+def layer_table(product: Entry) -> Table:
     """Show what the kernels of each layer cost and what the network spends on it."""
     layers = product["layers"]
     # A layer may lack a kernel that others have, such as the cast of a grad_weight that no core shares.
@@ -427,7 +364,7 @@ def layer_table(product: Entry) -> TextTable:
     count = str(sum(layer["count"] for layer in layers))
     rows.append(("network", count, *[""] * (len(names) + 1), microseconds(product["time_us"]), percent(1.0)))
     headings = ("layer", "count", *names, "us", "x count us", "share")
-    return TextTable(
+    return text_table(
         "Cycles of each kernel of one convolution and what bounds it; us with launches",
         headings,
         frozenset({0}),

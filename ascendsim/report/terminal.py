@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from ascendsim.report.overview import (
@@ -22,18 +22,10 @@ from ascendsim.report.overview import (
     layers_table,
     network_table,
     plans_table,
+    product_table,
+    products_table,
 )
-from ascendsim.report.products import product_table, products_table
-from ascendsim.report.tables import (
-    Entry,
-    TextTable,
-    bounds,
-    busy_table,
-    bytes_table,
-    layer_table,
-    time_table,
-    value,
-)
+from ascendsim.report.tables import Entry, bounds, busy_table, bytes_table, layer_table, time_table, value
 from ascendsim.report.words import (
     GRADIENT_LEGEND,
     LEGEND,
@@ -46,6 +38,7 @@ from ascendsim.report.words import (
     problem_line,
     product_line,
 )
+from ascendsim.studies.table import Table
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -100,7 +93,7 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
     _print_lines(out, _legends(products, details=details))
 
 
-def _tables(products: Sequence[Entry], *, details: bool) -> list[TextTable]:
+def _tables(products: Sequence[Entry], *, details: bool) -> list[Table]:
     """Return what is printed of all products in one table."""
     if any("layers" in product for product in products):
         if len(products) > 1:
@@ -126,14 +119,14 @@ def _print_details(out: Console, product: Entry, *, several: bool) -> None:
 
 
 def _closing(products: Sequence[Entry], *, details: bool) -> list[str]:
-    """Return what holds of one product alone; of several, each line says of which."""
+    """Return the closing lines; with several products, each line names its own."""
     if len(products) == 1:
         return [f"{product_line(products[0])}.", *closing_lines(products[0])]
     return closing_of_all(products, details=details)
 
 
 def _legends(products: Sequence[Entry], *, details: bool) -> list[str]:
-    """Return what the columns mean, and where there is more."""
+    """Return the meaning of the columns, and where to find more."""
     legends = [LEGEND] if any("kernels" in product for product in products) else []
     if not details and _others_in_one(products):
         legends.append(OTHERS)
@@ -190,25 +183,27 @@ def _print_indented(out: Console, text: str, style: str = "") -> None:
         out.print(Text(f"    {text}"), soft_wrap=True)
 
 
-def print_table(out: Console, table: TextTable) -> None:
+def print_table(out: Console, table: Table) -> None:
     """Print one table; numbers to the right, texts to the left.
 
     On a narrow terminal its lines wrap, so that nothing is cut off; in a pipe no cell is folded.
     """
     # escape(): a cell such as "[ulp]" is text, not a style of rich.
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
-    least = [_least_width(table, index) for index in range(len(table.headings))]
+    shown = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
+    rows, left = table.rows, table.left
+    columns = list(zip(table.headings, *rows, strict=True))
+    least = [_least_width(column, left=index in left) for index, column in enumerate(columns)]
     # Where all are as narrow as they may be, rich would cut off what is too long; behind each are two blanks.
     needed = sum(least) + 2 * len(least)
     width = max(out.width, PLAIN_WIDTH, needed) if out.is_terminal else UNBOUNDED
-    widths = _widths(table, least, width - needed)
+    widths = _widths(columns, least, width - needed)
     for index, heading in enumerate(table.headings):
-        left = index in table.left
+        words = index in left
         shown.add_column(
-            escape(heading), justify="left" if left else "right", no_wrap=not left, width=widths[index]
+            escape(heading), justify="left" if words else "right", no_wrap=not words, width=widths[index]
         )
-    for index, row in enumerate(table.rows):
-        if table.total and index == len(table.rows) - 1:
+    for index, row in enumerate(rows):
+        if table.total and index == len(rows) - 1:
             shown.add_section()
         shown.add_row(*(escape(cell) for cell in row))
     options = out.options.update(width=width)
@@ -220,12 +215,12 @@ def print_table(out: Console, table: TextTable) -> None:
     out.out("\n".join(lines), highlight=False)
 
 
-def _widths(table: TextTable, least: Sequence[int], spare: int) -> list[int]:
+def _widths(columns: Sequence[Sequence[str]], least: Sequence[int], spare: int) -> list[int]:
     """Return the widths of columns: each as its longest cell, or wider than its least by what is to spare.
 
     rich would take from the widest texts first, below their least width too, and cut off what is behind.
     """
-    most = [max(map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
+    most = [max(map(len, column)) for column in columns]
     widths = list(least)
     while spare > 0 and (narrow := [index for index, width in enumerate(widths) if width < most[index]]):
         for index in narrow[:spare]:
@@ -234,10 +229,9 @@ def _widths(table: TextTable, least: Sequence[int], spare: int) -> list[int]:
     return widths
 
 
-def _least_width(table: TextTable, index: int) -> int:
+def _least_width(cells: Sequence[str], *, left: bool) -> int:
     """Return how wide a column has to be: as its longest number, or as the longest word of its texts."""
-    cells = (table.headings[index], *(row[index] for row in table.rows))
-    parts = chain.from_iterable(cell.split() for cell in cells) if index in table.left else cells
+    parts = chain.from_iterable(cell.split() for cell in cells) if left else cells
     return max(map(len, parts), default=0)
 
 

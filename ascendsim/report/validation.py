@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from ascendsim.profile import list_products, load_profile
 from ascendsim.report.markdown import table_text
-from ascendsim.report.tables import TextTable, known
+from ascendsim.studies.table import Table, form, numbers, words
 from ascendsim.validate.compare import FEW, grouped, pipe_errors, reached, slices, summarise
-from ascendsim.validate.coverage import DTYPES
+from ascendsim.validate.coverage import DTYPES, known_coverage
 from ascendsim.validate.run import TOP, ranking_noise, rankings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ascendsim.validate.compare import Case, Group, Summary
+    from ascendsim.validate.compare import Group, MeasuredCase, Summary
     from ascendsim.validate.coverage import Coverage
     from ascendsim.validate.run import Ranking, Validation
 
 
-WORDS = {
+KINDS = {
     "primitives": "single instructions and streams",
     "matmul": "matrix products",
     "convolution": "kernels of convolution gradients",
@@ -29,12 +31,12 @@ WORDS = {
 }
 
 
-def answer_line(cases: Sequence[Case]) -> str:
+def answer_line(cases: Sequence[MeasuredCase]) -> str:
     """Say the median error of each class that was compared, the largest first; "" where nothing was."""
-    found = {kind: [case for case in cases if case.kind == kind] for kind in WORDS}
+    found = {kind: [case for case in cases if case.kind == kind] for kind in KINDS}
     medians = {kind: summarise(own).median for kind, own in found.items() if own}
     parts = [
-        f"{medians[kind]:.1%} for {WORDS[kind]} ({len(found[kind])})"
+        f"{medians[kind]:.1%} for {KINDS[kind]} ({len(found[kind])})"
         for kind in sorted(medians, key=lambda kind: -medians[kind])
     ]
     if not parts:
@@ -58,10 +60,9 @@ ORDER = (
     "how far the estimated ratio of two tilings' times is off; estimates that are closer are not told "
     "apart."
 )
-_GRADIENT_NAMES = {"grad_input": "dX", "grad_weight": "dW", "forward": "Y"}
 
 
-def coverage_table(found: Coverage) -> TextTable:
+def coverage_table(found: Coverage) -> Table:
     """Show which kernels were measured, by product, gradient, rank and format."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for cell in found.cells:
@@ -70,69 +71,57 @@ def coverage_table(found: Coverage) -> TextTable:
         lines.setdefault((cell.product, name), {})[cell.dtype] = f"{cell.kernels or ''}{calls}"
     # Formats that only some table has come after the usual ones.
     dtypes = list(dict.fromkeys([*DTYPES, *(cell.dtype for cell in found.cells)]))
-    rows = tuple((*key, *(counts.get(dtype, "") for dtype in dtypes)) for key, counts in lines.items())
-    return TextTable(
-        "Measured convolution kernels", ("product", "gradient", *dtypes), frozenset({0, 1}), rows
-    )
+    rows = tuple((*key, *(counts.get(dtype) for dtype in dtypes)) for key, counts in lines.items())
+    columns = words("product"), words("gradient"), *map(numbers, dtypes)
+    return Table("Measured convolution kernels", columns, rows)
 
 
-def slices_table(cases: Sequence[Case]) -> TextTable:
+def _gradient(name: str) -> str:
+    return {"grad_input": "dX", "grad_weight": "dW", "forward": "Y"}.get(name, name)
+
+
+def bounds_right(summary: Summary) -> str:
+    """Say how many bounds are right; nothing where no source tells them."""
+    return f"{summary.bounds_right} of {summary.bounds_told}" if summary.bounds_told else ""
+
+
+def _counted(bounds: Mapping[str, int]) -> str:
+    return ", ".join(f"{bound or 'none'} {count}" for bound, count in bounds.items())
+
+
+# An error, which is a share of 1; with its sign; and a count, whose thousands are not apart.
+error, signed = partial(numbers, show=form(".1%")), partial(numbers, show=form("+.1%"))
+count = partial(numbers, show=str)
+NETWORK = words("network"), words("of", "gradient", show=_gradient)
+RANKS = numbers("rank", "summary.rank", form(".3f"))
+SLICES = (
+    *(*NETWORK, words("layers"), count("kernels", "summary.count"), error("median", "summary.median")),
+    *(signed("signed", "summary.signed"), error("p90", "summary.p90"), error("worst", "summary.worst")),
+    *(RANKS, numbers("bound right", "summary", bounds_right)),
+    words("estimated bounds", "bounds", show=_counted),
+)
+PIPES = (*NETWORK, words("pipe"), count("kernels"), error("median"), signed("signed"))
+RANKINGS = (
+    *(words("problem"), numbers("tilings", "ids", lambda ids: str(len(ids))), numbers("pairs right", "told")),
+    *(numbers("rank", show=form(".3f")), words("the model's favourite", "favourite"), error("regret")),
+    numbers(f"top {TOP}", "top3", form(".0%")),
+)
+
+
+def slices_table(cases: Sequence[MeasuredCase]) -> Table:
     """Show the errors of gradients by network, gradient and kind of layer."""
-    rows = []
-    for item in slices(cases):
-        s = item.summary
-        errors = (f"{s.median:.1%}", f"{s.signed:+.1%}", f"{s.p90:.1%}", f"{s.worst:.1%}")
-        said = ", ".join(f"{bound or 'none'} {count}" for bound, count in item.bounds.items())
-        gradient = _GRADIENT_NAMES.get(item.gradient, item.gradient)
-        rows.append((item.network, gradient, item.layers, str(s.count), *errors, *rank_and_bounds(s), said))
-    headings = ("network", "of", "layers", "kernels", "median", "signed", "p90", "worst", "rank")
-    return TextTable(
-        "Convolution gradients by network and kind of layer",
-        (*headings, "bound right", "estimated bounds"),
-        frozenset({0, 1, 2, 10}),
-        tuple(rows),
-    )
+    return Table.of("Convolution gradients by network and kind of layer", SLICES, slices(cases))
 
 
-def rank_and_bounds(summary: Summary) -> tuple[str, str]:
-    """Return the rank correlation and how many bounds are right, as cells; empty where not known."""
-    right = f"{summary.bounds_right} of {summary.bounds_told}" if summary.bounds_told else ""
-    return known(summary.rank, ".3f"), right
-
-
-def pipes_table(cases: Sequence[Case]) -> TextTable:
+def pipes_table(cases: Sequence[MeasuredCase]) -> Table:
     """Show the errors of the pipes' busy times, of kernels whose source counted them."""
-    rows = tuple(
-        (
-            item.network,
-            _GRADIENT_NAMES.get(item.gradient, item.gradient),
-            item.pipe,
-            str(item.kernels),
-            f"{item.median:.1%}",
-            f"{item.signed:+.1%}",
-        )
-        for item in pipe_errors(cases)
-    )
-    headings = ("network", "of", "pipe", "kernels", "median", "signed")
-    return TextTable("Busy times of the pipes of gradients", headings, frozenset({0, 1, 2}), rows)
+    return Table.of("Busy times of the pipes of gradients", PIPES, pipe_errors(cases))
 
 
-def rankings_table(found: Sequence[Ranking]) -> TextTable:
+def rankings_table(found: Sequence[Ranking]) -> Table:
     """Show whether the tilings of one problem come in the right order."""
-    rows = tuple(
-        (
-            item.problem,
-            str(len(item.ids)),
-            f"{item.pairs_right} of {item.pairs}",
-            known(item.rank, ".3f"),
-            item.favourite,
-            f"{item.regret:.1%}",
-            known(item.top3, ".0%"),
-        )
-        for item in found
-    )
-    headings = ("problem", "tilings", "pairs right", "rank", "the model's favourite", "regret", f"top {TOP}")
-    return TextTable("One problem under several tilings", headings, frozenset({0, 4}), rows)
+    rows = (item._asdict() | {"told": f"{item.pairs_right} of {item.pairs}"} for item in found)
+    return Table.of("One problem under several tilings", RANKINGS, rows)
 
 
 def noise_line(found: Sequence[Ranking]) -> str:
@@ -145,7 +134,7 @@ def noise_line(found: Sequence[Ranking]) -> str:
     )
 
 
-def gradient_tables(cases: Sequence[Case]) -> list[tuple[TextTable, str]]:
+def gradient_tables(cases: Sequence[MeasuredCase]) -> list[tuple[Table, str]]:
     """Return the tables of gradients and of tilings that have rows, each with what explains it."""
     found = rankings(cases)
     tables = [(slices_table(cases), LAYERS), (pipes_table(cases), "")]
@@ -155,7 +144,7 @@ def gradient_tables(cases: Sequence[Case]) -> list[tuple[TextTable, str]]:
 
 
 def covered(outcome: Validation) -> Coverage | None:
-    """Return what the whole table has of convolutions; None if none of its rows is a gradient."""
+    """Return the coverage of convolutions by the whole table; None if none of its rows is a gradient."""
     found = outcome.covered
     return found if any(cell.kernels or cell.calls for cell in found.cells) else None
 
@@ -198,96 +187,23 @@ TITLES = {
     "layouts": "Changes of layout",
     "calls": "Calls and sums",
 }
-SUMMARY = ("cases", "rows", "median", "mean", "p95", "worst", "worst row", "rank", "bound")
+SUMMARY = (
+    *(words("cases", "name"), count("rows", "summary.count"), error("median", "summary.median")),
+    *(error("mean", "summary.mean"), error("p95", "summary.p95"), error("worst", "summary.worst")),
+    *(words("worst row", "summary.worst_id"), RANKS, numbers("bound", "summary", bounds_right)),
+)
 
 
-def summary_table(groups: Sequence[Group]) -> TextTable:
+def summary_table(groups: Sequence[Group]) -> Table:
     """Show the statistics of every group, and of every class as a whole."""
     rows = []
     for kind, title in TITLES.items():
         own = [group for group in groups if group.kind == kind]
-        if not own:
-            continue
-        rows += [_summary_row(f"{title}: {group.name}", group.summary) for group in own]
+        rows += [{"name": f"{title}: {group.name}", "summary": group.summary} for group in own]
         if len(own) > 1:
-            rows.append(
-                _summary_row(f"{title}, all", summarise([case for group in own for case in group.cases]))
-            )
-    return TextTable("Errors by class", SUMMARY, frozenset({0, 6}), tuple(rows))
-
-
-def _summary_row(name: str, summary: Summary) -> tuple[str, ...]:
-    errors = (summary.median, summary.mean, summary.p95, summary.worst)
-    shares = (f"{e:.1%}" for e in errors)
-    return (name, str(summary.count), *shares, summary.worst_id, *rank_and_bounds(summary))
-
-
-def rows_table(group: Group, *, every: bool = False) -> TextTable:
-    """Show the rows of a group, or the worst of a large one."""
-    shown: Sequence[Case] = group.cases
-    title = f"{TITLES[group.kind]}: {group.name}"
-    if len(shown) > MOST_ROWS and not every:
-        shown = sorted(shown, key=lambda case: -abs(case.error))[:WORST_ROWS]
-        title += f", the {WORST_ROWS} worst of {len(group.cases)}"
-    headings: tuple[str, ...] = ("row", "on", "used for", "unit", "measured", "estimated", "error")
-    rows = [_case_row(case) for case in shown]
-    if any(case.bounds[1] for case in shown):
-        told = any(case.bound_right is not None for case in shown)
-        headings += ("bound by" if told else "estimated bound",)
-        rows = [(*row, _bound(case, told)) for row, case in zip(rows, shown, strict=True)]
-    return TextTable(title, headings, frozenset({0, 1, 2, 3, 7}), tuple(rows))
-
-
-def _case_row(case: Case) -> tuple[str, ...]:
-    """Return the cells of one case but for its bound."""
-    return (
-        case.id,
-        case.variant,
-        case.used_for,
-        case.unit,
-        number(case.measured),
-        number(case.estimated),
-        f"{case.error:+.1%}",
-    )
-
-
-def _bound(case: Case, told: bool) -> str:
-    """Name the estimated bound, and the measured one where it is another; `told`: other rows have one."""
-    measured, estimated = (" ".join(sorted(bound)) for bound in case.bounds)
-    if not told or not estimated or case.bound_right:
-        return estimated
-    return f"{estimated}, measured {measured}" if measured else f"{estimated}, not measured"
-
-
-def targets_table(cases: Sequence[Case]) -> TextTable:
-    """Show what was aimed at and what is reached."""
-    words = {"p90": "90th percentile", "p95": "95th percentile", "bounds": "wrong bounds"}
-    rows = tuple(
-        (
-            item.target.name,
-            words.get(item.target.statistic, item.target.statistic),
-            str(item.count),
-            f"{item.target.limit:.0%}",
-            f"{item.value:.1%}",
-            "yes" if item.kept else "no",
-        )
-        for item in reached(cases)
-    )
-    headings = ("cases", "of the errors", "rows", "aim", "reached", "kept")
-    return TextTable("Aims", headings, frozenset({0, 1, 5}), rows)
-
-
-def roles_table(cases: Sequence[Case]) -> TextTable:
-    """Show the statistics of calibration rows and of validation rows of every class."""
-    rows = []
-    for kind, title in TITLES.items():
-        for role in ("calibration", "validation"):
-            own = [case for case in cases if case.kind == kind and case.used_for == role]
-            if own:
-                rows.append(_summary_row(f"{title}: {role} rows", summarise(own)))
-    return TextTable(
-        "Rows that constants were fitted on, and all others", SUMMARY, frozenset({0, 6}), tuple(rows)
-    )
+            whole = summarise([case for group in own for case in group.cases])
+            rows.append({"name": f"{title}, all", "summary": whole})
+    return Table.of("Errors by class", SUMMARY, rows)
 
 
 def number(value: float) -> str:
@@ -295,10 +211,71 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-UNMEASURED = (
-    "No kernel of the 310P, and no convolution backward of the 910_93, was measured in public: nothing here "
-    "says how well their cycles are estimated."
+CASES = (
+    *(words("row", "id"), words("on", "variant"), words("used for", "used_for"), words("unit")),
+    *(numbers("measured", show=number), numbers("estimated", show=number)),
+    signed("error"),
 )
+
+
+def rows_table(group: Group, *, every: bool = False) -> Table:
+    """Show the rows of a group, or the worst of a large one."""
+    shown: Sequence[MeasuredCase] = group.cases
+    title = f"{TITLES[group.kind]}: {group.name}"
+    if len(shown) > MOST_ROWS and not every:
+        shown = sorted(shown, key=lambda case: -abs(case.error))[:WORST_ROWS]
+        title += f", the {WORST_ROWS} worst of {len(group.cases)}"
+    table = Table.of(title, CASES, shown)
+    if not any(case.bounds[1] for case in shown):
+        return table
+    told = any(case.bound_right is not None for case in shown)
+    values = tuple((*row, _bound(case, told)) for row, case in zip(table.values, shown, strict=True))
+    heading = words("bound by" if told else "estimated bound")
+    return replace(table, columns=(*table.columns, heading), values=values)
+
+
+def _bound(case: MeasuredCase, told: bool) -> str:
+    """Name the estimated bound, and the measured one where it is another; `told`: other rows show one."""
+    measured, estimated = (" ".join(sorted(bound)) for bound in case.bounds)
+    if not told or not estimated or case.bound_right:
+        return estimated
+    return f"{estimated}, measured {measured}" if measured else f"{estimated}, not measured"
+
+
+_STATISTICS = {"p90": "90th percentile", "p95": "95th percentile", "bounds": "wrong bounds"}
+AIMS = (
+    words("cases", "target.name"),
+    words("of the errors", "target.statistic", show=lambda name: _STATISTICS.get(name) or str(name)),
+    *(count("rows", "count"), numbers("aim", "target.limit", form(".0%")), error("reached", "value")),
+    words("kept", show=lambda kept: "yes" if kept else "no"),
+)
+
+
+def targets_table(cases: Sequence[MeasuredCase]) -> Table:
+    """Show what was aimed at and what is reached."""
+    return Table.of("Aims", AIMS, reached(cases))
+
+
+def roles_table(cases: Sequence[MeasuredCase]) -> Table:
+    """Show the statistics of calibration rows and of validation rows of every class."""
+    rows = [
+        {"name": f"{title}: {role} rows", "summary": summarise(own)}
+        for kind, title in TITLES.items()
+        for role in ("calibration", "validation")
+        if (own := [case for case in cases if case.kind == kind and case.used_for == role])
+    ]
+    return Table.of("Rows that constants were fitted on, and all others", SUMMARY, rows)
+
+
+@lru_cache(maxsize=1)
+def unmeasured() -> str:
+    """Say of which products no convolution backward was measured at all, and what is known of each."""
+    met = {cell.product for cell in known_coverage().cells}
+    names = [product.name for product in list_products() if product.name not in met]
+    told = ". ".join(f"{name}: {load_profile(name).evidence}" for name in names)
+    return f"Of some products no kernel or call of convolution backward was measured in public. {told}."
+
+
 DEFINITIONS = (
     "error: estimated / measured - 1. median, mean, p95, worst: of its absolute value over the rows of a "
     "group. rank: Spearman's correlation of measured and estimated. bound: rows whose busiest pipe is right, "
@@ -334,7 +311,7 @@ def reason_lines(outcome: Validation) -> list[str]:
     return lines
 
 
-def roles_line(cases: Sequence[Case]) -> str:
+def roles_line(cases: Sequence[MeasuredCase]) -> str:
     """Say how many rows calibrated the model and how many only judge it."""
     roles = [case.used_for for case in cases]
     fitted = roles.count("calibration")
@@ -378,7 +355,7 @@ def outcome_record(outcome: Validation) -> dict[str, Any]:
 
 def quoted_part(outcome: Validation) -> list[str]:
     """Return the part of the page that shows every row of the quoted table."""
-    # The page is published: a row whose licence is not told to allow it shows no number.
+    # The page is published: a row without a licence that allows it shows no number.
     groups = grouped([case for case in outcome.cases if case.quote])
     parts = [
         "## Rows that are quoted in the project",
@@ -395,7 +372,7 @@ def quoted_part(outcome: Validation) -> list[str]:
 
 
 def outside_part(outcome: Validation) -> list[str]:
-    """Return the part that tells of rows whose source has no licence: statistics only, no measured number."""
+    """Return the part on rows whose source has no licence: statistics only, no measured number."""
     groups = grouped(outcome.cases)
     return [
         "## All rows at hand",
@@ -414,12 +391,12 @@ def outside_part(outcome: Validation) -> list[str]:
 
 
 def coverage_part(outcome: Validation) -> list[str]:
-    """Return what was measured of convolutions, which stands above what is said of them."""
+    """Return the counts of measured convolutions, which stand above the statements about them."""
     found = covered(outcome)
     return [table_text(coverage_table(found)), COVERED] if found else []
 
 
-def gradients_part(cases: Sequence[Case]) -> list[str]:
+def gradients_part(cases: Sequence[MeasuredCase]) -> list[str]:
     """Return the tables of gradients by kind of layer and of tilings of one problem."""
     parts = ((table_text(table), text) for table, text in gradient_tables(cases))
     return [part for pair in parts for part in pair if part]
@@ -468,7 +445,7 @@ def print_validation(outcome: Validation, *, every: bool = False, console: Conso
         out.print(Text(text))
     out.print()
     out.print(Text(DEFINITIONS))
-    out.print(Text(UNMEASURED))
+    out.print(Text(unmeasured()))
     for group in groups:
         print_table(out, rows_table(group, every=every))
     if outcome.unusable:

@@ -107,7 +107,7 @@ def special_lines(product: Entry) -> list[str]:
 
 def standards_line(product: Entry) -> str:
     """Say what each standard asks that the gradients were held against."""
-    # Gradients of one dtype are held against the same rules, which are told once.
+    # Gradients of one dtype are held against the same rules, which are printed once.
     verdicts = [verdict for gradient in product["gradients"] for verdict in gradient.get("verdicts", ())]
     rules = dict.fromkeys(f"{verdict['standard']}: {verdict['rule']}" for verdict in verdicts)
     return f"Standards, and NaN and Inf where R(g) has them: {'; '.join(rules)}." if rules else ""
@@ -116,7 +116,7 @@ def standards_line(product: Entry) -> str:
 def interval_line(product: Entry) -> str:
     """Say between which times the call lies, and which figures move it most."""
     interval, usual = product["interval"], product["time_us"]
-    # Three tell where to measure next; result.json has all.
+    # Three show where to measure next; result.json has all.
     largest = ", ".join(
         f"{effect['figure']} ({effect['shortest_us'] - usual:+.2f} to {effect['longest_us'] - usual:+.2f})"
         for effect in interval["effects"][:3]
@@ -134,7 +134,7 @@ def interval_line(product: Entry) -> str:
 
 
 def closing_lines(product: Entry) -> list[str]:
-    """Return what holds of one of several products: its NaN and Inf, and what its figures rest on."""
+    """Return the closing lines of one of several products: its NaN and Inf, the grounds of its figures."""
     lines = [*special_lines(product), figures_line(product)]
     if product.get("interval"):
         lines.append(interval_line(product))
@@ -142,7 +142,7 @@ def closing_lines(product: Entry) -> list[str]:
 
 
 def closing_of_all(products: Sequence[Entry], *, details: bool = False) -> list[str]:
-    """Return the same of several products: a line for the figures of all, the others with their product.
+    """Return the closing lines of several products: one on the figures of all, the others by product.
 
     details   also which figures move each of them most; the table of the products has their intervals
     """

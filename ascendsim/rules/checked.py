@@ -42,7 +42,7 @@ def more_precise(dtypes: Sequence[str]) -> str:
 
 
 def cube_dtype(promoted: str, cube_math_type: int, table: CubeMath) -> str:
-    """Return what the cube computes in, or that the rules refuse it."""
+    """Return the format in which the cube computes, or the word for a refusal."""
     row = table.get(promoted)
     if row is None or not 0 <= cube_math_type < len(row):
         return REFUSED
@@ -73,7 +73,7 @@ def cube_math_problem(
 def cube_math_warnings(
     promoted: str, cube_math_type: int, compute: str, warned: Mapping[str, tuple[int, ...]]
 ) -> tuple[str, ...]:
-    """Return what the operator logs about a cubeMathType that does not do what its name says."""
+    """Return the operator's log lines about a cubeMathType that does not do what its name says."""
     # Nothing is logged about a call that fails.
     if compute in (REFUSED, ABSENT) or cube_math_type not in warned.get(promoted, ()):
         return ()
@@ -207,11 +207,11 @@ class CheckedConvolution(Checked):
         return (self.tensor("weight").shape[2 + axis] - 1) * self.numbers("dilation")[axis] + 1
 
     def room(self, axis: int) -> int:
-        """Return how far the kernel can slide: the padded big side less the dilated kernel."""
+        """Return the distance that the kernel can slide: the padded big side less the dilated kernel."""
         return self.big.shape[2 + axis] + sum(self.pads(axis)) - self.span(axis)
 
     def placements(self, axis: int) -> int:
-        """Return how many positions the small side must have along an axis."""
+        """Return the size that the small side must have along an axis."""
         # The first placement is at 0, then one for every whole stride in the room that is left.
         return self.room(axis) // self.numbers("stride")[axis] + 1
 
@@ -242,7 +242,7 @@ def first_exceeded(c: CheckedConvolution | CheckedTbc, status: int) -> str | Non
 
 
 def _binds(limit: Limit, c: CheckedConvolution) -> bool:
-    """Tell whether a limit of this product concerns this call."""
+    """Return whether a limit of this product concerns this call."""
     if limit.ranks and c.rank not in limit.ranks:
         return False
     if limit.transposed is not None and limit.transposed != c.call.transposed:
@@ -250,7 +250,7 @@ def _binds(limit: Limit, c: CheckedConvolution) -> bool:
     # Limits of an inner operator bind only calls that run it.
     if limit.gradient and not c.mask[GRADIENTS.index(limit.gradient)]:
         return False
-    # Other calls that the newer kernel refuses go to an older one, which has no such limit.
+    # Other calls that the newer kernel refuses go to an older one, which has no limit here.
     if limit.only == "float32 or grouped":
         return c.compute_dtype in ("float32", "hf32") or c.call.groups > 1
     return True
@@ -314,7 +314,7 @@ INVALID, NULL, INNER = 161002, 161001, 561103
 
 
 class Check(NamedTuple, Generic[SomeChecked]):
-    """One row of the order of checks: `find` returns what is wrong, or None."""
+    """One row of the order of checks: `find` returns the problem, or None."""
 
     # A text, since rules that only pages state stand between the operator's own numbers: 3a, 24b.
     number: str

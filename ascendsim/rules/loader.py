@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, ge
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, did_you_mean
+from ascendsim.files import LONGEST_CHAIN, parse_toml, read_bytes
 from ascendsim.frozen import FrozenMap
 from ascendsim.rules.model import ConvolutionRules, OneOf, ProductName, RuleSet, TbcRules
 
@@ -142,7 +142,7 @@ def rules_directory() -> Path:
 
 
 def rules_digest() -> bytes:
-    """Return a digest of all shipped rule sets: as long as it is the same, so are their answers."""
+    """Return a digest of all shipped rule sets: equal digests mean equal answers."""
     # Imported here: it takes a while, and only answers that are kept on disk name the rules by it.
     from hashlib import sha256
 
@@ -189,6 +189,12 @@ def _check_complete(part: ConvolutionRules | TbcRules, where: str) -> None:
         lacking = set(part.products) - set(getattr(part, table))
         if lacking:
             raise ConfigError(f"{where}.{table} has no {', '.join(sorted(lacking))}")
+    for number, limit in enumerate(part.limits):
+        if limit.max is None and not limit.at_most:
+            raise ConfigError(
+                f"{where}.limits[{number}], of {limit.of}: it has neither max nor at_most, so that it limits "
+                "nothing; give it one of them, or leave it out"
+            )
     for product, rows in part.cube_math.items():
         for dtype, row in rows.items():
             if len(row) != 4:
@@ -225,6 +231,10 @@ def _chain(path: Path) -> Iterator[tuple[Path, bytes]]:
         if path in above:
             raise ConfigError(f"{path}: its `base` leads back to itself")
         above.append(path)
+        if len(above) > LONGEST_CHAIN:
+            raise ConfigError(
+                f"{above[0]}: more than {LONGEST_CHAIN} files build on each other; join some of them"
+            )
         written = _read(path)
         yield path, written
         base = _parsed(path, written).get(BASE)
@@ -240,7 +250,7 @@ def _check_from_cube(path: Path, own: Mapping[str, Any], merged: Mapping[str, An
     """Refuse tables that nobody would read, since the cube says what stands there."""
     for part in ("convolution", "tbc") if merged.get("from_cube") else ():
         written = own.get(part)
-        # What is no table is told when the rules are built.
+        # An entry that is no table is refused when the rules are built.
         for table in CUBE_TABLES:
             if isinstance(written, dict) and table in written:
                 raise ConfigError(
@@ -251,7 +261,7 @@ def _check_from_cube(path: Path, own: Mapping[str, Any], merged: Mapping[str, An
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; expected a rule set") from None
     except ValueError as error:  # a NUL in it
@@ -265,17 +275,15 @@ def _read(path: Path) -> bytes:
 def _parsed(path: Path, written: bytes) -> Mapping[str, Any]:
     """Parse one file; nobody may change the result."""
     try:
-        return tomllib.loads(written.decode("utf-8"))
+        return parse_toml(written.decode("utf-8"))
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not text in UTF-8; expected a rule set in TOML") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: is nested too deep; expected a rule set in TOML") from None
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay tables over tables; anything else replaces what is below."""
+    """Lay tables over tables; any other value replaces the one below."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -293,7 +301,7 @@ def rule_product(product: str | Profile) -> str:
     if isinstance(product, str):
         found = _by_name(product)
     else:
-        # A file of one's own usually keeps the product of its base; with a new name its architecture tells.
+        # A user's file usually keeps the product of its base; with a new name its architecture decides.
         found = _by_name(product.product) or _by_arch(product.npu_arch)
     if found:
         return found
@@ -304,7 +312,7 @@ def rule_product(product: str | Profile) -> str:
 
 
 def known_product(product: str | Profile) -> str | Profile:
-    """Return a name that only a product file knows as the profile of that file; anything else as it is."""
+    """Return the profile for a name that only a product file knows; any other product unchanged."""
     if not isinstance(product, str) or _by_name(product):
         return product
     # Here, since a name that the rules know needs no product file.

@@ -27,7 +27,7 @@ REFUSED, ABSENT = "refused", "absent"
 
 
 class OneOf(NamedTuple):
-    """What a text or number of a rule file may be: one of `known`; without any, a product of the rules."""
+    """The allowed values of an entry of a rule file: `known`; without any, the products of the rules."""
 
     what: str
     known: tuple[str | int, ...] = ()
@@ -73,8 +73,8 @@ class Limit(NamedTuple):
 
     of                  stride, padding, dilation, kernel, groups, grad_output, input, weight (any extent),
                         "backward padding" (of the data gradient) or "grad_input area" (H x W)
-    max, at_most        the largest value; or the name of what it may not exceed on the same axis; a row with
-                        neither limits nothing
+    max, at_most        the largest value; or the name of what it may not exceed on the same axis; a row has
+                        one of them
     axes                D, H, W; the one axis of 1-D is W, those of 2-D are H and W. Empty: all
     ranks, products     of tensors, and families; empty: all
     transposed          true or false where the limit holds for one of them only
@@ -141,7 +141,7 @@ class Empty(NamedTuple):
     """Empty tensors of a convolution.
 
     products           where an empty input or weight skips the checks of shapes
-    related            whether grad_output must follow from the rest all the same, and attributes be in range
+    related            whether grad_output must still follow from the rest, and attributes be in range
     needs_n_or_c       whether N or C of input must be 0: "always", or only if the mask asks for "grad_input"
     weight_n_positive  whether weight.shape[0] must be above 0 also when not transposed
     four_pads          which of 4 pads an axis is tested with: both of its "sides", or its "axis number" twice

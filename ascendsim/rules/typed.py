@@ -1,6 +1,6 @@
 """Check 0: every argument is of the type that the interface declares.
 
-C's types leave no other choice, so the vendor has no such check; Python needs one, and it comes first. None
+C's types leave no other choice, so the vendor checks no types; Python needs a check, and it comes first. None
 stays None wherever the interface takes a pointer: null pointers are for check 1.
 """
 
@@ -17,7 +17,7 @@ from ascendsim.errors import AclnnError
 
 
 class CubeMathType(IntEnum):
-    """What the cube may compute in, under the interface's names."""
+    """Formats in which the cube may compute, under the interface's names."""
 
     KEEP_DTYPE = 0
     ALLOW_FP32_DOWN_PRECISION = 1
@@ -36,7 +36,7 @@ class TensorDescription:
 
     shape     extents of the view
     dtype     "float32", "float16", "bfloat16", "hifloat8", "float8_e4m3fn", ...; the vendor's spelling
-              (FLOAT, BFLOAT16) means the same
+              (FLOAT, BFLOAT16) is accepted too
     format    storage format: NCL, NCHW, NCDHW, ND, ...; None: the usual one of the rank (3, 4, 5; else ND)
     strides   distance between neighbours along each axis, in elements; None: contiguous
     """
@@ -149,7 +149,7 @@ def _channels(grad_output: TensorDescription | None) -> Any:
     try:
         return (grad_output.shape[1],)
     except Exception:
-        # Without such an axis grad_output is refused: of it, and not of outputs that nobody passed.
+        # Without this axis the error names grad_output, and not outputs that nobody passed.
         return (0,)
 
 
@@ -210,7 +210,7 @@ def typed(call: SomeCall) -> SomeCall:
     values: dict[str, Any] = {}
     for entry in fields(call):
         name, given = entry.name, getattr(call, entry.name)
-        # Fields are told apart by name, since the records take anything.
+        # Fields are distinguished by name, since the records take anything.
         if name in call.tensors:
             values[name] = None if given is None else _tensor(name, given)
         elif name == "transposed":
@@ -362,7 +362,7 @@ class Decision(NamedTuple):
     determinism     of the sums of grad_weight: "off" or "product" (a switch: off, or as the product's figures
                     say, until somebody sets it), or "fixed" (one order in any case)
     empty           a tensor is empty: no kernel computes, the gradients are what `empty_grad_bias` says
-    empty_grad_bias "zeros", "sum" (of grad_output) or "count" (terms of that sum, whatever their values);
+    empty_grad_bias "zeros", "sum" (of grad_output) or "count" (terms of the sum, whatever their values);
                     the other gradients of an empty call are zeros
     warnings        sentences that the operator would log
     direct_outputs  every gradient leaves the core in its own format; otherwise as `RuleSet` says

@@ -1,109 +1,27 @@
-"""Hardware outside, tuned plans inside: which designs nothing beats at their cost.
-
-records   the question and the answer
-designs   every combination of changes, timed under tuned plans
-"""
+"""Hardware outside, tuned plans inside: every combination of changes, timed under tuned plans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.profile import Change, Cost, Profile, contradiction, load_profile
+from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.hardware.records import StudiedLayer
-from ascendsim.studies.sweep import ranged_figures
+from ascendsim.studies.hardware.records import (
+    OVER_BUDGET,
+    Design,
+    DesignAnswer,
+    DesignQuestion,
+    StudiedLayer,
+)
+from ascendsim.studies.sweep import studied
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
-
-OVER_BUDGET = "over the budget"
-
-
-@dataclass(frozen=True, slots=True)
-class DesignQuestion:
-    """Designs: every combination of one change of each group, the product as it is among them.
-
-    groups   changes that exclude each other, such as the values of one figure
-    cost     in the user's unit
-    budget   the most that a design may cost; None: whatever
-    tilings  plans that are tried for each gradient of each layer on each design
-    margin   part of a time by which estimated ratios of two plans are off: less is no difference
-    """
-
-    title: str
-    product: str | Path
-    layers: tuple[StudiedLayer, ...]
-    groups: tuple[tuple[Change, ...], ...]
-    cost: Cost
-    budget: float | None = None
-    starts: tuple[str, ...] = ("warm", "handed")
-    tilings: int = 20
-    dtype: str = "float16"
-    cube_math_type: int = 0
-    margin: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """One combination of changes.
-
-    figures   dotted path -> value; empty for the product as it is
-    cost      None where figures contradict each other, so that there is no product to cost anything
-    usual_us  microseconds of all layers with their counts under the plans that its operators choose, without
-              changes of layout
-    tuned_us  the same under the best plan of each gradient that was found
-    reason    why it could not be timed, or was not; "" where it was
-    """
-
-    name: str
-    figures: Mapping[str, Any]
-    cost: float | None
-    usual_us: float = 0.0
-    tuned_us: float = 0.0
-    reason: str = ""
-
-    @property
-    def refused(self) -> bool:
-        """Whether it cannot be timed; what costs too much could be, and is not asked about."""
-        return self.reason not in ("", OVER_BUDGET)
-
-    @property
-    def over_budget(self) -> bool:
-        """Whether it costs too much."""
-        return self.reason == OVER_BUDGET
-
-
-@dataclass(frozen=True, slots=True)
-class DesignAnswer:
-    """All designs, the product as it is first; and their front: none costs less and is as fast."""
-
-    question: DesignQuestion
-    variant: str
-    digest: str
-    assumed: int
-    designs: tuple[Design, ...]
-
-    @property
-    def front(self) -> tuple[Design, ...]:
-        """The designs that no other beats in time at no more cost, the cheapest first."""
-        timed = [
-            (design.cost, design.tuned_us, design)
-            for design in self.designs
-            if design.cost is not None and not design.reason
-        ]
-        found: list[Design] = []
-        for _, _, design in sorted(timed, key=lambda row: row[:2]):
-            if not found or design.tuned_us < found[-1].tuned_us:
-                found.append(design)
-        return tuple(found)
-
 
 GRADIENTS = ("grad_input", "grad_weight")
 NO_CHANGE = "as it is"
@@ -116,11 +34,10 @@ def study_codesign(question: DesignQuestion, engine: Engine, budget: Budget) -> 
     Raises   ConfigError for a change or a cost of no figure, or figures that two groups change
     """
     profile = load_profile(question.product)
-    # All are read before the first call is timed: a mistyped one is told at once.
+    # All are read before the first call is timed: a mistyped one is refused at once.
     combinations = tuple(_combinations(question))
     designs = tuple(_design(question, name, values, engine, budget) for name, values in combinations)
-    assumed = len(ranged_figures(profile))
-    return DesignAnswer(question, profile.variant, profile.content.hex(), assumed, designs)
+    return DesignAnswer(question, *studied(profile), designs)
 
 
 def _combinations(question: DesignQuestion) -> Iterator[tuple[str, FrozenMap[str, Any]]]:
@@ -160,7 +77,7 @@ def _design(
     try:
         cost = question.cost.of(load_profile(question.product, overrides=dict(values)))
     except ConfigError as error:
-        # The product as it is comes first, so that a formula of no figure is told at once.
+        # The unchanged product comes first, so that a formula of an unknown figure is refused at once.
         if not values:
             raise
         return Design(name, values, None, reason=str(error))
@@ -177,7 +94,7 @@ def _design(
     except AscendSimError as error:
         if not budget.cut:
             return Design(name, values, cost, reason=str(error))
-    # A design of which fewer plans were tried would lose against the others for that alone.
+    # A design with fewer tried plans would lose against the others for this alone.
     if budget.cut:
         raise ConfigError(
             f"time or trials are used up in design {name}; what was computed is kept: run the same command "

@@ -13,6 +13,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class StudyAnswer:
+    """What every study answers: its question, and the product that it was asked about.
+
+    variant   the product's variant; `digest` of its figures
+    assumed   number of its assumed figures that have a range
+    """
+
+    question: Any
+    variant: str
+    digest: str
+    assumed: int
+
+
+@dataclass(frozen=True, slots=True)
 class FigureEffect:
     """The time of one call with one assumed figure at either end of its range, all else as it is.
 
@@ -21,7 +35,7 @@ class FigureEffect:
     low, high  ends of its range
     usual_us   microseconds of the call with the figure as it is
     low_us     microseconds with the figure at its low end; None where other figures contradict that end
-    high_us    the same of its high end
+    high_us    microseconds with the figure at its high end
     """
 
     figure: str
@@ -98,6 +112,8 @@ class JudgedGradient:
     stored  name of the format in which it is returned
     sha256  digest of its bytes: equal digests mean equal bits
     errors  every measure of its errors
+    cancels whether its sums are no larger than the roundings of their terms, as those of a bias before a
+            BatchNorm; None where nobody looked
     """
 
     name: str
@@ -105,3 +121,4 @@ class JudgedGradient:
     stored: str
     sha256: str
     errors: ErrorMetrics
+    cancels: bool | None = None

@@ -45,6 +45,11 @@ def ranged_figures(profile: Profile) -> dict[str, Figure]:
     }
 
 
+def studied(profile: Profile) -> tuple[str, str, int]:
+    """Return what a `StudyAnswer` says of its product."""
+    return profile.variant, profile.content.hex(), len(ranged_figures(profile))
+
+
 def ends(figure: Figure) -> tuple[Any, Any]:
     """Return both ends of a figure's range; of alternatives, the first and the last."""
     assert figure.range is not None
@@ -57,7 +62,7 @@ def hashable(end: Any) -> Any:
 
 
 def sweep_size(profile: Profile) -> int:
-    """Return how many calls a sweep times; an end at which a figure already stands needs none."""
+    """Return the number of calls that a sweep times; an end that equals the figure's value needs none."""
     return sum(end != figure.value for figure in ranged_figures(profile).values() for end in ends(figure))
 
 
@@ -89,7 +94,7 @@ class Sweep:
             return None
 
     def effects(self, advance: Advance, workers: int | None = 1) -> tuple[FigureEffect, ...]:
-        """Move each figure alone to both ends; `advance` is told the figure of each call.
+        """Move each figure alone to both ends; `advance` is called with the figure of each call.
 
         workers  processes that time calls, as `estimate_many` takes them; `call` is sent to others than this
         """
@@ -128,7 +133,7 @@ def interval(
 
     product  name of the product or variant, or path of its file, whose figures are replaced
     call     times the call on a given profile, under given plans
-    advance  is told the figure of each call of the sweep
+    advance  is called with the figure of each call of the sweep
     usual    the call with the figures as they are, where it has been timed already
     workers  processes that time the sweep, as `estimate_many` takes them; `call` is sent to others than this
 
@@ -136,7 +141,7 @@ def interval(
     the call alone may stretch it beside others. They are what the figures' own effects add up to.
     """
     sweep = Sweep.of(product, call, usual)
-    # Alone first, since only that tells which end of a figure shortens this call: a slower link may well help
+    # Alone first, since only this shows which end of a figure shortens this call: a slower link may well help
     # a kernel that competes for it.
     found = sweep.effects(advance, workers)
     moving = sorted((effect for effect in found if effect.span_us), key=lambda effect: -effect.span_us)

@@ -13,10 +13,10 @@ from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, iss
 class PathStep(NamedTuple):
     """One step of the critical path; the end of one is the begin of the next.
 
-    `cause` is a pipe (the instruction of that number held it; S: was being issued), "latency" (until its
-    result was visible), "flag" (until another pipe had woken it up), "barrier" (between phases, no core) or
-    "entry" (until the scalar units are ready for the first instruction, no core). `pipe` is that of the
-    instruction, whatever the cause; "" without one.
+    `cause` is a pipe (the instruction with the number `instruction` held it; S: was being issued), "latency"
+    (until its result was visible), "flag" (until another pipe had woken it up), "barrier" (between phases, no
+    core) or "entry" (until the scalar units are ready for the first instruction, no core). `pipe` is that of
+    the instruction, whatever the cause; "" without one.
     """
 
     cause: str
@@ -56,7 +56,7 @@ def critical_path(timeline: Timeline) -> list[PathStep]:
 
 
 def cycles_by_cause(path: list[PathStep]) -> dict[str, int]:
-    """Return how many cycles of a critical path each cause takes, the largest first."""
+    """Return the cycles of a critical path by cause, the largest first."""
     totals: dict[str, int] = {}
     for step in path:
         totals[step.cause] = totals.get(step.cause, 0) + step.end - step.begin
@@ -64,7 +64,7 @@ def cycles_by_cause(path: list[PathStep]) -> dict[str, int]:
 
 
 def cycles_by_pipe(path: list[PathStep]) -> dict[str, int]:
-    """Return how many cycles of a critical path each cause takes on each pipe, in the order of the path.
+    """Return the cycles of a critical path by cause and pipe, in the order of the path.
 
     By words: "MTE2 busy", "latency of MTE2", "flag to M", "issue by S", "barrier", "entry".
     """

@@ -36,9 +36,9 @@ def time_kernel(
 ) -> Timeline:
     """Return the spans of all instructions of a kernel, in cycles of the cube clock, without its launch.
 
-    Options  `folded` runs one core for all that promise to cost the same; the spans are the same without.
+    Options  `folded` runs one core for all that promise equal costs; the spans are equal without it.
              `l2_start` says what L2 holds at the start: "warm", "cold", "handed", or what another kernel
-             has left (`l2/account.py`). `engine` is one of `ENGINES`; the spans are the same
+             has left (`l2/account.py`). `engine` is one of `ENGINES`; all find equal spans
     Raises   ProgramError for a program that breaks the rules of the machine, ConfigError for an engine that
              there is not
     """

@@ -2,7 +2,7 @@
 
 This text is the definition: whoever computes the same integers from it has the same cycles.
 
-**Fixed point.** Sizes are integers in units of 2^-20 byte, rates in such units per cycle: a size is rounded
+**Fixed point.** Sizes are integers in units of 2^-20 byte, rates in these units per cycle: a size is rounded
 up, a rate down, and is at least 1 (`fixed_size`, `fixed_rate`). Where a transfer is made there may be
 fractions; below there are none.
 
@@ -48,7 +48,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.program.instruction import Traffic
-from ascendsim.timing.l2.phase import HIT, Outcome
+from ascendsim.timing.l2.phase import HIT, L2Outcome
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -103,7 +103,7 @@ class Flight:
         self.arrived = arrived
 
 
-class Stream:
+class RunningFlow:
     """A flow under way: what is left of it since a cycle, its rate from then on, and its end.
 
     `limit` is that of rule 1.
@@ -120,7 +120,7 @@ class Stream:
         self.end = -1
 
     def go(self, now: int, rate: int) -> bool:
-        """Flow at this rate from now on; tell whether that moves the end."""
+        """Flow at this rate from now on; return whether this moves the end."""
         # With an unchanged rate the end stays to the cycle: what is left falls by whole rates.
         if rate == self.rate:
             return False
@@ -138,23 +138,23 @@ class Link:
     def __init__(self, total: int) -> None:
         self.total = total
         # Dicts and not sets: they keep their order, so equal runs are equal step by step.
-        self._streams: dict[Sharer, list[Stream]] = {}
+        self._streams: dict[Sharer, list[RunningFlow]] = {}
         self._demands: dict[Sharer, int] = {}
         self._changed: dict[Sharer, None] = {}
         self._asked = 0
         self._fits = True
 
-    def join(self, stream: Stream) -> None:
+    def join(self, stream: RunningFlow) -> None:
         """Let a flow begin; its rate follows from `share`."""
         self._streams.setdefault(stream.flight.core, []).append(stream)
         self._changed[stream.flight.core] = None
 
-    def leave(self, stream: Stream) -> None:
+    def leave(self, stream: RunningFlow) -> None:
         """Take out a flow that is through."""
         self._streams[stream.flight.core].remove(stream)
         self._changed[stream.flight.core] = None
 
-    def share(self, now: int) -> list[Stream]:
+    def share(self, now: int) -> list[RunningFlow]:
         """Give every flow its rate from this cycle on; return those whose end has moved."""
         for core in self._changed:
             self._ask(core)
@@ -164,7 +164,7 @@ class Link:
         level = None if fits else water_level(self.total, self._weighted())
         self._changed.clear()
         self._fits = fits
-        moved: list[Stream] = []
+        moved: list[RunningFlow] = []
         for core in among:
             streams = self._streams.get(core, ())
             if level is None or self._demands[core] <= level:
@@ -240,9 +240,9 @@ class Spreading:
         # By identity, which is faster than comparing fractions; what is known is kept alive, as an identity
         # may be given to another object afterwards.
         self._known: dict[tuple[str, int, int], Transfer] = {}
-        self._kept: list[tuple[Traffic, Outcome]] = []
+        self._kept: list[tuple[Traffic, L2Outcome]] = []
 
-    def transfer(self, kind: str, traffic: Traffic, outcome: Outcome = HIT) -> Transfer:
+    def transfer(self, kind: str, traffic: Traffic, outcome: L2Outcome = HIT) -> Transfer:
         """Return how the traffic of a core of this kind spreads over the links."""
         key = kind, id(traffic), id(outcome)
         known = self._known.get(key)
@@ -251,7 +251,7 @@ class Spreading:
             self._kept.append((traffic, outcome))
         return known
 
-    def _spread(self, kind: str, traffic: Traffic, outcome: Outcome) -> Transfer:
+    def _spread(self, kind: str, traffic: Traffic, outcome: L2Outcome) -> Transfer:
         """Spread traffic over the links.
 
         Every byte passes L2. What is not there comes over main memory at the same time. The core waits for
@@ -313,7 +313,7 @@ class Transfers:
         self.transfer = Spreading(profile, in_pairs=paired or vectors > 2).transfer
         # By cycle: transfers that begin, and flows that end if nothing changes their rate before.
         self._begins: dict[int, list[tuple[Transfer, Flight]]] = {}
-        self._ends: dict[int, list[Stream]] = {}
+        self._ends: dict[int, list[RunningFlow]] = {}
         self._appointed: set[int] = set()
 
     def send(self, at: int, core: Sharer, pipe: str, transfer: Transfer, arrived: Callable[[], None]) -> None:
@@ -344,7 +344,7 @@ class Transfers:
             call()
         for transfer, flight in self._begins.pop(now, ()):
             for flow in transfer.flows:
-                self._links[flow.link].join(Stream(flow, flight))
+                self._links[flow.link].join(RunningFlow(flow, flight))
         self._appointed.discard(now)
         # Rates last: nothing more can end in this cycle, as every flow takes at least one.
         for link in self._links.values():
@@ -358,7 +358,7 @@ def link_of(traffic: Traffic) -> str:
     return f"l2_{traffic.direction}"
 
 
-def _slowdown(outcome: Outcome, figures: LinkFigures) -> Rate:
+def _slowdown(outcome: L2Outcome, figures: LinkFigures) -> Rate:
     """Return how many times as long a transfer takes where several cores read the same lines."""
     if not outcome.together or figures.shared_efficiency >= 1:
         return 1

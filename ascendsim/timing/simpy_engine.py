@@ -30,7 +30,7 @@ A program may cover a cube core and the vector cores beside it. Each of them has
 issues its own instructions in program order, its own pipes and its own port on the links; a hand-over between
 them is a wait like any other.
 
-Equal cores may be folded into one of that weight: its rates are those of each of them.
+Equal cores may be folded into one with their number as its weight: its rates are those of each core.
 
 Apart from rates all rules are sums and maxima. So a faster figure never costs cycles where no transfer shares
 anything: no link is asked for more than its total, and no two pipes of a core use one link. Elsewhere who is
@@ -59,7 +59,7 @@ from ascendsim.timing.times import PricedProgram
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
-# No cycle is negative, so a sign tells what is not known yet.
+# No cycle is negative, so a negative number marks a cycle that is not known yet.
 UNKNOWN = -1
 
 

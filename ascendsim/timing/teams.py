@@ -1,4 +1,4 @@
-"""The cores of a phase in teams; cores with equal signatures promise to cost the same."""
+"""The cores of a phase in teams; cores with equal signatures promise equal costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Taken = TypeVar("Taken")
 
 
 class Team(NamedTuple, Generic[Taken]):
-    """Cores of one phase that promise to cost the same, with one program for all or one for each."""
+    """Cores of one phase that promise equal costs, with one program for all or one for each."""
 
     cores: tuple[Core, ...]
     programs: tuple[Taken, ...]

@@ -1,7 +1,7 @@
 """Spans of a timed kernel, and pure functions on them.
 
-What a pipe does is told from the spans alone. Between two instructions a pipe is idle until the next one is
-issued; from then on it waits for whatever let it start in the end. So for every pipe of every core busy,
+The state of a pipe follows from the spans alone. Between two instructions a pipe is idle until the next one
+is issued; from then on it waits for whatever let it start in the end. So for every pipe of every core busy,
 waiting and idle add up to the cycles of the kernel.
 """
 
@@ -22,7 +22,8 @@ from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes
 class CoreTimeline:
     """Spans of one program in one phase; `cores` are all cores it stands for (more than one when folded).
 
-    The program of a cube core may cover the vector cores beside it; `program.pipes` tells them apart.
+    The program of a cube core may cover the vector cores beside it; `program.pipes` names the core of each
+    pipe.
 
     All of these are indexed like `program.instructions`, in absolute cycles of the kernel:
     `issue` when the scalar unit handed it to its pipe, `start` when the pipe took it up, `end` when the pipe
@@ -76,7 +77,7 @@ def work_of(phase: PhaseTimeline, core: Core) -> tuple[CoreTimeline | None, int]
 
 
 def times_of(timeline: Timeline) -> KernelTimes:
-    """Return where the cycles of a kernel went, told from its spans."""
+    """Return the causes of a kernel's cycles, read from its spans."""
     phases = []
     for phase in timeline.phases:
         cores = []
@@ -263,7 +264,7 @@ def _slots(work: CoreTimeline, index: int) -> tuple[tuple[Slot, ...], tuple[Slot
 _ORDER: tuple[str, ...] = ("L1", "L0A", "L0B", "L0C", "UB")
 
 
-class Tiles(NamedTuple):
+class SlotGroup(NamedTuple):
     """Slots of one purpose: so many, each of so many bytes; two take turns (ping-pong)."""
 
     name: str
@@ -282,7 +283,7 @@ class Occupied(NamedTuple):
     buffer: str
     core: Core
     reserved_bytes: int
-    tiles: tuple[Tiles, ...]
+    tiles: tuple[SlotGroup, ...]
     levels: tuple[tuple[int, int], ...]
 
     @property
@@ -321,7 +322,7 @@ def _ends(work: CoreTimeline) -> Iterator[tuple[int, int]]:
 
 def _buffers_of(timeline: Timeline, core: Core) -> Iterator[Occupied]:
     reserved: dict[str, int] = {}
-    tiles: dict[str, tuple[Tiles, ...]] = {}
+    tiles: dict[str, tuple[SlotGroup, ...]] = {}
     changes: dict[str, list[tuple[int, int]]] = {}
     for phase in timeline.phases:
         work, number = work_of(phase, core)
@@ -355,10 +356,10 @@ def _slots_of(work: CoreTimeline, number: int) -> dict[str, tuple[Slot, ...]]:
     return {name: tuple(slot for slot in slots if slot.buffer == name) for name in dict.fromkeys(order)}
 
 
-def _tiles(slots: Sequence[Slot]) -> tuple[Tiles, ...]:
+def _tiles(slots: Sequence[Slot]) -> tuple[SlotGroup, ...]:
     """Count slots that differ in nothing but their number, which stands in brackets behind the name."""
     alike = Counter((slot.name.partition("[")[0], slot.size_bytes) for slot in slots)
-    return tuple(Tiles(name, copies, size) for (name, size), copies in sorted(alike.items()))
+    return tuple(SlotGroup(name, copies, size) for (name, size), copies in sorted(alike.items()))
 
 
 class Stages(NamedTuple):

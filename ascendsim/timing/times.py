@@ -159,7 +159,7 @@ def bytes_by_pipe(kernel: Kernel, profile: Profile) -> dict[str, int]:
     """
     found: Counter[str] = Counter()
     for phase in kernel.phases:
-        # Cores of equal signatures do what costs the same, and so move the same.
+        # Cores of equal signatures have equal costs, and so move equal bytes.
         for work, cores in phase.folded():
             for pipe, size in _of_program(work.build(), profile).items():
                 found[pipe] += len(cores) * size
@@ -283,6 +283,11 @@ def no_queue(program: Program, index: int, kind: str, profile: Profile) -> Progr
 
 def checked(key: tuple[type, str, Hashable], cost: Cost, drains: bool) -> Priced:
     """Return the price of an instruction whose cost is possible."""
+    if not isinstance(cost, Cost):
+        raise ProgramError(
+            f"{key[0].__name__} {key[2]}: cost(profile) returned {cost!r}; it must be a Cost: end it with "
+            "`return Cost(cycles)`"
+        )
     # Time that runs backwards would not fail in the simulation; it would only give wrong cycles.
     moved = cost.traffic
     own = cost.cycles, cost.latency_cycles

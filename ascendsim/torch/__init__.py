@@ -2,7 +2,7 @@
 
     with ascendsim.torch.Simulation(product="910B2", cube_math_type=1) as simulation:
         train(...)                       # as it stands; every convolution inside is simulated
-    print(simulation.table())            # cycles, times and errors of each layer
+    print(simulation.table())            # cycles and times of each layer
 
 Simulation             runs the convolutions of an unmodified script, records each layer
 convolution, Setting   one convolution with its gradients, by name

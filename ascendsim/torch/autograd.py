@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from ascendsim.arguments import refusal
 from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
@@ -115,6 +116,11 @@ def convolution(
     Setting  the machine and its arithmetic; None: `Setting()`
     Raises   AscendSimError as `convolution_backward`; RuntimeError by torch for gradients of gradients
     """
+    for name, value in (("input", input), ("weight", weight), ("bias", bias)):
+        if not isinstance(value, torch.Tensor) and (value is not None or name != "bias"):
+            raise refusal(f"convolution: {name}", value, "a tensor of torch" + ", or None" * (name == "bias"))
+    if not isinstance(setting, Setting | None):
+        raise refusal("convolution: setting", setting, "a Setting, or None")
     image, weight = _autocast(input), _autocast(weight)
     more = None if bias is None else _autocast(bias)
     if image.dim() not in (weight.dim(), weight.dim() - 1):
@@ -124,14 +130,16 @@ def convolution(
         )
     batched = image.dim() == weight.dim()
     image = image if batched else image.unsqueeze(0)
-    problem = problem_of(image, weight, stride, padding, dilation, transposed, output_padding, groups)
+    problem = problem_of(
+        image.shape, weight.shape, stride, padding, dilation, transposed, output_padding, groups
+    )
     made: torch.Tensor = _Convolution.apply(image, weight, more, problem, setting or Setting())
     return made if batched else made.squeeze(0)
 
 
 def problem_of(
-    input: torch.Tensor,
-    weight: torch.Tensor,
+    input: Sequence[int],
+    weight: Sequence[int],
     stride: Sizes,
     padding: Sizes,
     dilation: Sizes,
@@ -139,13 +147,13 @@ def problem_of(
     output_padding: Sizes,
     groups: int,
 ) -> ConvProblem:
-    """Return the convolution of torch's arguments; lists of one number stand for one on each axis.
+    """Return the convolution of two shapes and torch's arguments; a list of one number stands for all axes.
 
     Raises   ShapeError for what does not fit
     """
     given = (stride, padding, dilation, output_padding)
     s, p, d, spare = (one[0] if isinstance(one, Sequence) and len(one) == 1 else one for one in given)
-    return ConvProblem(tuple(input.shape), tuple(weight.shape), s, p, d, transposed, spare, groups)
+    return ConvProblem(tuple(input), tuple(weight), s, p, d, transposed, spare, groups)
 
 
 class _Convolution(torch.autograd.Function):
@@ -206,7 +214,7 @@ class _Plain(_Simulated):
         return convolution(input, weight, bias, *attributes, setting=self.setting)
 
 
-class _Transposed(_Simulated):
+class _TransposedLayer(_Simulated):
     def forward(self: Any, input: torch.Tensor, output_size: Any = None) -> torch.Tensor:
         """Convolve; `output_size` as torch's module takes it."""
         spare = self._output_padding(
@@ -234,13 +242,13 @@ class Conv3d(_Plain, torch.nn.Conv3d):
     """torch.nn.Conv3d on the simulator."""
 
 
-class ConvTranspose1d(_Transposed, torch.nn.ConvTranspose1d):
+class ConvTranspose1d(_TransposedLayer, torch.nn.ConvTranspose1d):
     """torch.nn.ConvTranspose1d on the simulator."""
 
 
-class ConvTranspose2d(_Transposed, torch.nn.ConvTranspose2d):
+class ConvTranspose2d(_TransposedLayer, torch.nn.ConvTranspose2d):
     """torch.nn.ConvTranspose2d on the simulator."""
 
 
-class ConvTranspose3d(_Transposed, torch.nn.ConvTranspose3d):
+class ConvTranspose3d(_TransposedLayer, torch.nn.ConvTranspose3d):
     """torch.nn.ConvTranspose3d on the simulator."""

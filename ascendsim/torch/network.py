@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.func import functional_call
 
+from ascendsim.arguments import items, refusal, whole
 from ascendsim.errors import ConfigError
 from ascendsim.torch.autograd import problem_of
 from ascendsim.torch.dispatch import FORWARD, ConvolutionMode
@@ -27,6 +28,15 @@ def read_network(model: torch.nn.Module, image: Sequence[int], name: str = "") -
     Cost     none: shapes alone go through the model, on torch's device "meta"; it stays as it is
     Raises   ConfigError for a model without convolutions, or one that has no forward on shapes alone
     """
+    if not isinstance(model, torch.nn.Module):
+        raise refusal("read_network: model", model, "a torch.nn.Module")
+    sizes = items(image)
+    extents = [whole(size) for size in sizes or ()]
+    if not extents or not all(size is not None and 0 < size < 2**31 for size in extents):
+        raise refusal("read_network: image", image, "sizes of one image, such as (3, 224, 224)")
+    if not isinstance(name, str):
+        raise refusal("read_network: name", name, "a text")
+    image = cast("list[int]", extents)
     title = name or type(model).__name__
     reader = _Reader()
     # Batch normalisation of a single image has no variance where the image is down to one pixel.
@@ -54,7 +64,7 @@ class _Reader(ConvolutionMode):
         self.layers = list[Layer]()
 
     def _forward(self, input: Any, weight: Any, bias: Any, *attributes: Any) -> Any:
-        problem = problem_of(input, weight, *attributes)
+        problem = problem_of(input.shape, weight.shape, *attributes)
         given = {key: _brief(getattr(problem, key)) for key in _OPTIONS}
         options = {key: value for key, value in given.items() if value != _USUAL[key]}
         mask = (input.requires_grad, weight.requires_grad, bias is not None and bias.requires_grad)
@@ -64,5 +74,5 @@ class _Reader(ConvolutionMode):
 
 
 def _brief(value: Any) -> Any:
-    """Return one number where all dimensions have the same."""
+    """Return one number where all dimensions are equal."""
     return value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value

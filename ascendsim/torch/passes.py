@@ -6,44 +6,50 @@ plain convolution, and the other way round. The same kernels make both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache, reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from ascendsim.arguments import whole
+from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode, encode, round_to
 from ascendsim.numerics.formats.dtypes import DTYPES, find
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.metrics import Specials
+from ascendsim.numerics.quick_casts import cuts_off
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
-from ascendsim.ops.lowering.call import GRADIENTS, Mask, vector_overflow
-from ascendsim.ops.options.call import CallOptions, Options, Product, require_known
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Mask, vector_overflow
+from ascendsim.ops.options.call import CallOptions, Options, Product, order_given, require_known, thread_count
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
 from ascendsim.rules import load_rules
 
 if TYPE_CHECKING:
+    import torch
     from numpy.typing import NDArray
 
     from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
     from ascendsim.studies.records import JudgedGradient
-    from ascendsim.torch.layers import Layer
 
 
 OUTPUT_ALONE = (True, False, False)
 
 
 @dataclass(frozen=True)
-class Part:
+class PassCall:
     """One call of the door.
 
     dtypes       formats of grad_output, input and weight
-    grad_weight  format of that gradient; None: that of weight
+    grad_weight  format of grad_weight; None: the format of weight
     """
 
     problem: ConvProblem
@@ -52,6 +58,7 @@ class Part:
     grad_weight: str | None = None
 
 
+@lru_cache(maxsize=256)
 def mirrored(problem: ConvProblem) -> ConvProblem:
     """Return the convolution whose grad_input is the forward of this one.
 
@@ -75,7 +82,7 @@ def mirrored(problem: ConvProblem) -> ConvProblem:
     return other
 
 
-def parts_of(layer: Layer, setting: Setting) -> tuple[Part, ...]:
+def parts_of(layer: LayerPass, setting: Setting) -> tuple[PassCall, ...]:
     """Return the calls of a pass of a layer.
 
     Raises   as `mirrored`
@@ -87,27 +94,27 @@ def parts_of(layer: Layer, setting: Setting) -> tuple[Part, ...]:
     return backward_parts(layer.problem, (grad_output, input, weight), layer.mask, setting)
 
 
-def forward_parts(problem: ConvProblem, dtypes: tuple[str, str], setting: Setting) -> tuple[Part, ...]:
+def forward_parts(problem: ConvProblem, dtypes: tuple[str, str], setting: Setting) -> tuple[PassCall, ...]:
     """Return the calls of a forward pass; `dtypes` are those of input and weight."""
     kinds = dtypes if setting.operands is None else (setting.operands,) * 2
     # The mirror's "input" is this convolution's output: it has the format of what goes in.
-    return (Part(mirrored(problem), (kinds[0], kinds[0], kinds[1]), OUTPUT_ALONE),)
+    return (PassCall(mirrored(problem), (kinds[0], kinds[0], kinds[1]), OUTPUT_ALONE),)
 
 
 def backward_parts(
     problem: ConvProblem, dtypes: tuple[str, str, str], mask: Mask, setting: Setting
-) -> tuple[Part, ...]:
+) -> tuple[PassCall, ...]:
     """Return the calls of a backward pass; `dtypes` are those of grad_output, input and weight."""
     operands = setting.operands
     if operands is None:
-        return (Part(problem, dtypes, mask),)
+        return (PassCall(problem, dtypes, mask),)
     # Rounded for the cube alone: vector cores sum grad_bias from grad_output as it came.
-    products = Part(problem, (operands,) * 3, (*mask[:2], False), grad_weight=dtypes[2])
-    bias = Part(problem, dtypes, (False, False, mask[2]))
+    products = PassCall(problem, (operands,) * 3, (*mask[:2], False), grad_weight=dtypes[2])
+    bias = PassCall(problem, dtypes, (False, False, mask[2]))
     return tuple(part for part in (products, bias) if any(part.mask))
 
 
-def costs(parts: Sequence[Part], setting: Setting) -> Estimate:
+def costs(parts: Sequence[PassCall], setting: Setting) -> Estimate:
     """Estimate the cycles of a pass.
 
     Raises   as `estimate`
@@ -120,14 +127,15 @@ def costs(parts: Sequence[Part], setting: Setting) -> Estimate:
             output_mask=part.mask,
             output_dtypes=(None, part.grad_weight, None),
             product=setting.product,
-            **_options(part, setting),
+            # A pass that ran is estimated, whatever its size.
+            **(_options(part, setting) | {"most_instructions": None}),
         )
         for part in parts
     ]
     return reduce(lambda first, more: replace(first, kernels=first.kernels + more.kernels), found)
 
 
-def _options(part: Part, setting: Setting) -> dict[str, Any]:
+def _options(part: PassCall, setting: Setting) -> dict[str, Any]:
     """Return the options of a call: of plans and nests by gradient those that it makes.
 
     A setting serves all layers, and the first one of a network has no grad_input.
@@ -141,15 +149,22 @@ def _options(part: Part, setting: Setting) -> dict[str, Any]:
     return options
 
 
-def run(part: Part, grad_output: Any, input: Any, weight: Any, setting: Setting) -> ConvolutionBackwardResult:
-    """Call the door: the only place that does. Nobody reads its cycles, `costs` has them.
+def run(
+    part: PassCall, grad_output: Any, input: Any, weight: Any, setting: Setting
+) -> ConvolutionBackwardResult:
+    """Call the door: the only place that does. It times nothing; `costs` has the cycles.
 
     Raises   as `convolution_backward`
     """
     p, options = part.problem, _options(part, setting)
     given = (grad_output, input, weight)
+    cut = {
+        f"cast_{name}"
+        for name, values, kind in zip(INPUTS, given, part.dtypes, strict=True)
+        if _is_cut(values, kind, setting)
+    }
     stored = [as_stored(values, name, setting) for values, name in zip(given, part.dtypes, strict=True)]
-    return convolution_backward(
+    result = convolution_backward(
         stored[0],
         stored[1],
         stored[2],
@@ -164,8 +179,25 @@ def run(part: Part, grad_output: Any, input: Any, weight: Any, setting: Setting)
         setting.cube_math_type,
         output_dtypes=(None, part.grad_weight, None),
         product=setting.product,
+        order=setting.order,
+        threads=setting.threads,
+        timing=False,
         **options,
     )
+    return replace(result, overflowed=_and(result.overflowed, cut))
+
+
+def _and(known: Collection[str] | None, more: Collection[str]) -> tuple[str, ...]:
+    """Return the kernels that overflowed, with some more."""
+    return tuple(sorted({*(known or ()), *more}))
+
+
+def _is_cut(values: Any, name: str, setting: Setting) -> bool:
+    """Return whether `as_stored` saturates some value."""
+    given = lookup_dtype(values.dtype)
+    if given.name == name or vector_overflow(setting.product, name) == "ieee":
+        return False
+    return cuts_off(decode(values, given), name)
 
 
 def as_stored(values: Any, name: str, setting: Setting) -> Any:
@@ -200,7 +232,8 @@ def run_forward(
         with np.errstate(over="ignore", invalid="ignore"):
             made = product + more.reshape(-1, *(1,) * problem.rank)
     own = lookup_dtype(input.dtype).name
-    return replace(result, grad_input=as_stored(made, own, setting))
+    cut = {"add_bias"} if _is_cut(made, own, setting) else ()
+    return replace(result, grad_input=as_stored(made, own, setting), overflowed=_and(result.overflowed, cut))
 
 
 def run_backward(
@@ -222,7 +255,19 @@ def run_backward(
         None if values is None else as_stored(values, name, setting)
         for values, name in zip(made, own, strict=True)
     )
-    return replace(first, grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias)
+    cut = {
+        f"cast_{gradient}"
+        for gradient, values, name in zip(GRADIENTS, made, own, strict=True)
+        if values is not None and _is_cut(values, name, setting)
+    }
+    known = chain.from_iterable(one.overflowed or () for one in results)
+    return replace(
+        first,
+        grad_input=grad_input,
+        grad_weight=grad_weight,
+        grad_bias=grad_bias,
+        overflowed=_and(set(known), cut),
+    )
 
 
 def _names(*arrays: Any) -> tuple[Any, ...]:
@@ -231,22 +276,25 @@ def _names(*arrays: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Record:
-    """One pass of one layer: how often it ran, what it costs each time, how exact it was.
+    """One pass of one layer: its number of runs, its cost each time, and its errors.
 
     layer     its name, direction, convolution and formats
-    setting   what it was simulated with
+    setting   the setting of the simulation
     calls     times that it ran
     estimate  cycles and times of its kernels, on contiguous tensors; None where it was refused. Casts into
               the `operands` of a setting and the addition of a forward's bias are not among them
-    errors    for each call that was judged, its results ("output", or the gradients) against float64 ones
-              of the tensors as torch had them
+    specials  of each result ("output", or the gradients), over all calls: Inf, NaN, largest values, ...
+    overflowed  kernels that saturated a value in any call; the device's float status tells of them
+    errors    for each call that was judged, its results against float64 ones of the tensors as torch had them
     refused   why the interface refuses it, where torch has computed it instead; None: it was simulated
     """
 
-    layer: Layer
+    layer: LayerPass
     setting: Setting
     calls: int
     estimate: Estimate | None
+    specials: Mapping[str, Specials]
+    overflowed: tuple[str, ...]
     errors: tuple[tuple[JudgedGradient, ...], ...]
     refused: str | None
 
@@ -261,7 +309,7 @@ class Record:
         return self.estimate.time_us if self.estimate else 0.0
 
 
-HEADS = ("layer", "pass", "calls", "in the cube", "cycles", "us", "mean relative error")
+HEADS = ("layer", "pass", "calls", "in the cube", "cycles", "us", "shares of elements", "mean relative error")
 
 
 def table(records: Sequence[Record]) -> str:
@@ -286,10 +334,23 @@ def table(records: Sequence[Record]) -> str:
 def _row(record: Record) -> tuple[str, ...]:
     first = (record.layer.name, record.layer.direction, str(record.calls))
     if record.estimate is None:
-        return (*first, "(torch)", "", "", f"refused: {record.refused}")
-    judged = record.errors[-1] if record.errors else ()
-    errors = ", ".join(f"{one.name} {one.errors.mere:.1e}" for one in judged)
-    return (*first, record.estimate.compute_dtype, f"{record.cycles:,}", f"{record.time_us:.2f}", errors)
+        return (*first, "(torch)", "", "", "", f"refused: {record.refused}")
+    shares = [f"{name} {text}" for name, one in record.specials.items() if (text := str(one))]
+    if record.overflowed:
+        shares.append(f"float status: {', '.join(record.overflowed)}")
+    errors = ", ".join(map(_error, record.errors[-1] if record.errors else ()))
+    costs = record.estimate.compute_dtype, f"{record.cycles:,}", f"{record.time_us:.2f}"
+    return (*first, *costs, "; ".join(shares), errors)
+
+
+def _error(one: JudgedGradient) -> str:
+    """Return the error of a result in words; a mean over what an overflow left says nothing of the result."""
+    found = one.errors
+    if found.compared < found.count or found.overflow_share:
+        return f"{one.name} none (overflow)"
+    if one.cancels:
+        return f"{one.name} cancels (error {found.mean_of_terms:.1e} of its terms)"
+    return f"{one.name} {found.mere:.1e}"
 
 
 # HF32 is how the cube reads float32: no tensor is stored in it.
@@ -298,7 +359,7 @@ OPERANDS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
 _TAKEN_OVER = {"output_dtypes": "the formats", "output_strides": "the places"}
 # Each once, as a refusal lists them.
 _OPTIONS = tuple(name for name in CallOptions.__annotations__ if name not in ("product", *_TAKEN_OVER))
-NAMES = ("product", "cube_math_type", "operands", *_OPTIONS)
+NAMES = ("product", "cube_math_type", "operands", "order", "threads", *_OPTIONS)
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -309,6 +370,9 @@ class Setting:
     cube_math_type  0 to 3, the interface's cubeMathType
     operands        format into which grad_output, input and weight are rounded before the cube takes them,
                     such as "hifloat8", which torch has not; None: as they are
+    order           in which kernels are executed: "program", "arrival" or a seed, each of which may add the
+                    parts of a gradient in another order, as runs of the device do
+    threads         that share a call; the bits do not depend on their number
     options         other keywords of `convolution_backward`: accumulation, rules, tiling, deterministic, ...
 
     Raises          ConfigError, UnsupportedError for a value without a meaning; TypeError for another keyword
@@ -317,6 +381,8 @@ class Setting:
     product: Profile
     cube_math_type: int
     operands: str | None
+    order: str | int
+    threads: int
     options: FrozenMap[str, Any]
 
     def __init__(
@@ -325,6 +391,8 @@ class Setting:
         cube_math_type: int = 0,
         *,
         operands: str | None = None,
+        order: str | int = "program",
+        threads: int = 1,
         **options: Any,
     ) -> None:
         for name, what in _TAKEN_OVER.items():
@@ -332,13 +400,15 @@ class Setting:
                 raise ConfigError(f"Setting: {name} is not taken; results have {what} of torch's tensors")
         require_known("Setting", options, NAMES)
         if whole(cube_math_type) is None:
-            raise ConfigError(f"Setting: cube_math_type is {cube_math_type!r}; it must be 0, 1, 2 or 3")
+            raise ConfigError(f"Setting: cube_math_type is {shown(cube_math_type)}; it must be 0, 1, 2 or 3")
         checked = Options(product=product, **options)
         load_rules(checked.rules)
         values = {
             "product": checked.profile,
             "cube_math_type": cube_math_type,
             "operands": None if operands is None else find(operands, OPERANDS).name,
+            "order": order_given(order),
+            "threads": thread_count(threads, timing=False),
             "options": FrozenMap[str, Any](options),
         }
         for name, value in values.items():
@@ -347,10 +417,140 @@ class Setting:
     def __repr__(self) -> str:
         # A whole profile would fill pages.
         told = {"product": self.product.variant, "cube_math_type": self.cube_math_type}
-        told |= {"operands": self.operands} if self.operands else {}
+        usual = {"operands": None, "order": "program", "threads": 1}
+        told |= {name: own for name, value in usual.items() if (own := getattr(self, name)) != value}
         return f"Setting({', '.join(f'{name}={value!r}' for name, value in (told | self.options).items())})"
 
     def but(self, **changes: Any) -> Setting:
         """Return the setting with other values for some keywords."""
-        known = {"product": self.product, "cube_math_type": self.cube_math_type, "operands": self.operands}
-        return Setting(**{**known, **self.options, **changes})
+        names = [one.name for one in fields(self) if one.name != "options"]
+        return Setting(**{name: getattr(self, name) for name in names} | self.options | changes)
+
+
+UNNAMED = "(no module)"
+OUTPUT = ("output",)
+
+
+@dataclass(frozen=True)
+class LayerPass:
+    """One pass of one layer, as a filter sees it.
+
+    name       path of the module in the outermost one that was called, such as "features.0"; the second and
+               later convolutions that one module calls itself have "#1", "#2" behind it
+    direction  "forward" or "backward"
+    problem    shapes and attributes of the convolution
+    dtypes     formats of input and weight, of a backward of grad_output before them
+    results    what is asked for: "output", or some of "grad_input", "grad_weight", "grad_bias"
+    """
+
+    name: str
+    direction: str
+    problem: ConvProblem
+    dtypes: tuple[str, ...]
+    results: tuple[str, ...]
+
+    @property
+    def mask(self) -> Mask:
+        """The mask of the three gradients that are asked for."""
+        grad_input, grad_weight, grad_bias = (name in self.results for name in GRADIENTS)
+        return grad_input, grad_weight, grad_bias
+
+
+Filter = str | Sequence[str] | Callable[[LayerPass], bool] | None
+PerLayer = Mapping[str, Mapping[str, Any]]
+
+
+def checked_filter(chosen: Filter) -> Filter:
+    """Return a filter as patterns, a function, or None.
+
+    Raises   ConfigError for anything else
+    """
+    if chosen is None or callable(chosen):
+        return chosen
+    patterns = (chosen,) if isinstance(chosen, str) else chosen
+    if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise ConfigError(
+            f"Simulation: layers is {shown(chosen)}; it must be a pattern of names, such as 'features.*', "
+            "several of them, or a function of a LayerPass"
+        )
+    return tuple(patterns)
+
+
+def wanted(layer: LayerPass, chosen: Filter) -> bool:
+    """Return whether a checked filter takes a layer; patterns are those of file names."""
+    if chosen is None:
+        return True
+    if callable(chosen):
+        return bool(chosen(layer))
+    return any(fnmatchcase(layer.name, pattern) for pattern in chosen)
+
+
+class LayerNames:
+    """Follows which module runs, and remembers whose weight is whose, for the backward pass."""
+
+    def __init__(self) -> None:
+        self._running: list[_Running] = []
+        self._paths: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._of_weights: dict[Any, str] = {}
+        self._hooks: list[Any] = []
+
+    def watch(self) -> None:
+        """Begin to follow modules."""
+        self._hooks.append(register_module_forward_pre_hook(self._begins))
+        # Also where a module fails: a script may catch that and go on.
+        self._hooks.append(register_module_forward_hook(self._ends, always_call=True))
+
+    def stop(self) -> None:
+        """Stop following modules."""
+        while self._hooks:
+            self._hooks.pop().remove()
+        self._running.clear()
+
+    def forward(self, weight: torch.Tensor) -> str:
+        """Name the convolution with this weight that is running."""
+        name = self._running[-1].next_name() if self._running else UNNAMED
+        self._of_weights[_key(weight)] = name
+        return name
+
+    def backward(self, weight: torch.Tensor) -> str:
+        """Name the convolution with this weight, as its forward was named."""
+        # The tensor itself is another object by now, and under autocast never was the parameter.
+        return self._of_weights.get(_key(weight), UNNAMED)
+
+    def _begins(self, module: Any, _arguments: Any) -> None:
+        if not self._running:
+            self._name_all(module)
+        self._running.append(_Running(self._paths.get(module, type(module).__name__)))
+
+    def _ends(self, _module: Any, _arguments: Any, _output: Any) -> None:
+        if self._running:
+            self._running.pop()
+
+    def _name_all(self, root: Any) -> None:
+        """Give each module under a root the name that it has there, unless it has one."""
+        taken = set(self._paths.values())
+        for path, module in root.named_modules():
+            if module in self._paths:
+                continue
+            name = first = path or type(root).__name__
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{first} ({number})"
+            self._paths[module] = name
+            taken.add(name)
+
+
+class _Running:
+    """A module in its forward, and how many convolutions it has called itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._count = name, 0
+
+    def next_name(self) -> str:
+        self._count += 1
+        return self._name if self._count == 1 else f"{self._name}#{self._count - 1}"
+
+
+def _key(weight: torch.Tensor) -> Any:
+    return weight.data_ptr(), tuple(weight.shape), weight.dtype

@@ -9,11 +9,11 @@ from typing import Any
 
 from ascendsim.profile import list_products, load_profile
 from ascendsim.profile.records import Figure
-from ascendsim.validate.compare import Case, Summary, distinct, summarise
+from ascendsim.validate.compare import MeasuredCase, Summary, distinct, summarise
 from ascendsim.validate.run import Overrides, compare_rows
-from ascendsim.validate.schema import Row, Unusable
+from ascendsim.validate.schema import MeasuredRow, Unusable
 
-# What tells two measurements of one kernel apart.
+# Columns that may differ between two measurements of one kernel.
 REPEATED: dict[str, Any] = {
     "id": "",
     "source": "",
@@ -40,7 +40,7 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a constant does to rows that it was not fitted on.
+    """The effect of a constant on rows that it was not fitted on.
 
     count     rows of other kernels of the product
     moved     those whose estimate it changes
@@ -64,10 +64,10 @@ def fitted(product: str) -> dict[str, Figure]:
     return {p: figure for p, figure in figures.items() if figure.fitted_on and figure != inherited.get(p)}
 
 
-def ablations(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Ablation]:
+def ablations(product: str, rows: Sequence[MeasuredRow | Unusable]) -> Iterator[Ablation]:
     """Yield every fitted figure of a product whose rows are at hand."""
     for path, figure in fitted(product).items():
-        own = [row for row in rows if isinstance(row, Row) and row.id.startswith(figure.fitted_on)]
+        own = [row for row in rows if isinstance(row, MeasuredRow) and row.id.startswith(figure.fitted_on)]
         # Only rows of this figure: over all of them one that matters to a few would drown.
         kept = compare_rows(own).cases
         dropped = compare_rows(own, overrides=((path, figure.without),)).cases
@@ -76,8 +76,8 @@ def ablations(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Ablation
             yield Ablation(path, *told, _errors(kept), _errors(dropped))
 
 
-def effects(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Effect]:
-    """Yield for every fitted figure of a product what it does to the product's kernels that it did not see.
+def effects(product: str, rows: Sequence[MeasuredRow | Unusable]) -> Iterator[Effect]:
+    """Yield the effect of every fitted figure of a product on the kernels that it was not fitted on.
 
     A kernel that was measured several times counts once. Instructions by themselves are left out: they were
     measured to fit figures, and judge each other only. So are sums of whole calls.
@@ -86,7 +86,9 @@ def effects(product: str, rows: Sequence[Row | Unusable]) -> Iterator[Effect]:
     own = {
         replace(row, **REPEATED): row
         for row in reversed(rows)
-        if isinstance(row, Row) and row.variant in variants and row.kind not in ("primitives", "calls")
+        if isinstance(row, MeasuredRow)
+        and row.variant in variants
+        and row.kind not in ("primitives", "calls")
     }
     kernels = list(own.values())
     kept = {case.id: case for case in compare_rows(kernels).cases}
@@ -113,20 +115,24 @@ def _table(path: str) -> str:
     return f"{first}.{rest.partition('.')[0]}" if first == "paths" else first
 
 
-def _changed(rows: Sequence[Row], kept: Mapping[str, Case], without: Mapping[str, Any]) -> list[Case]:
+def _changed(
+    rows: Sequence[MeasuredRow], kept: Mapping[str, MeasuredCase], without: Mapping[str, Any]
+) -> list[MeasuredCase]:
     """Return the cases of rows whose estimate is another one without some figures."""
     cases = compare_rows(rows, overrides=tuple(without.items())).cases
     return [case for case in cases if case.estimated != kept[case.id].estimated]
 
 
-def _moved(rows: Sequence[Row], kept: Mapping[str, Case], without: Mapping[str, Any]) -> set[str]:
+def _moved(
+    rows: Sequence[MeasuredRow], kept: Mapping[str, MeasuredCase], without: Mapping[str, Any]
+) -> set[str]:
     """Return the rows that some figures together may move: also those that cannot run without them all."""
     outcome = compare_rows([row for row in rows if row.id in kept], overrides=tuple(without.items()))
     still = {case.id for case in outcome.cases if case.estimated == kept[case.id].estimated}
     return set(kept) - still
 
 
-def _errors(cases: Sequence[Case]) -> tuple[float, float]:
+def _errors(cases: Sequence[MeasuredCase]) -> tuple[float, float]:
     summary = summarise(cases)
     return summary.median, summary.mean
 
@@ -155,7 +161,7 @@ class LeftOut:
     unfitted: Summary
 
 
-def figures_on(product: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Figure]:
+def figures_on(product: str, rows: Sequence[MeasuredRow]) -> dict[tuple[str, ...], Figure]:
     """Return the figures of a product that were fitted on any of some rows, those of one fit together.
 
     Without those of the launch: they are read off the difference of two columns of a profile, task and core
@@ -170,7 +176,7 @@ def figures_on(product: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Figur
     return {tuple(path for path, _ in some): some[0][1] for some in found.values()}
 
 
-def leave_out(name: str, product: str, held: Sequence[Row], others: Sequence[Row]) -> LeftOut:
+def leave_out(name: str, product: str, held: Sequence[MeasuredRow], others: Sequence[MeasuredRow]) -> LeftOut:
     """Fit the figures that saw `held` anew on those of `others` that they name, and judge `held` by them.
 
     Figures that did not see these rows stay as they are.
@@ -215,15 +221,15 @@ def candidates(figure: Figure) -> list[Any]:
     return list(dict.fromkeys([figure.without, *(round(step) if whole else step for step in steps)]))
 
 
-def _errors_of_rows(rows: Sequence[Row], values: Mapping[tuple[str, ...], Any]) -> Summary:
+def _errors_of_rows(rows: Sequence[MeasuredRow], values: Mapping[tuple[str, ...], Any]) -> Summary:
     """Return the errors of distinct kernels under some values."""
     return summarise(_kernels(rows, values))
 
 
-def _distance(rows: Sequence[Row], values: Mapping[tuple[str, ...], Any]) -> float:
+def _distance(rows: Sequence[MeasuredRow], values: Mapping[tuple[str, ...], Any]) -> float:
     """Return the mean error of distinct kernels: of their times, and of each busy time that was counted.
 
-    The time of a kernel tells of the pipe that binds it alone; a figure of another pipe is in its counter.
+    The time of a kernel depends on the pipe that binds it alone; other pipes show in their counters.
     """
     errors = []
     for case in _kernels(rows, values):
@@ -232,6 +238,6 @@ def _distance(rows: Sequence[Row], values: Mapping[tuple[str, ...], Any]) -> flo
     return mean(errors)
 
 
-def _kernels(rows: Sequence[Row], values: Mapping[tuple[str, ...], Any]) -> list[Case]:
+def _kernels(rows: Sequence[MeasuredRow], values: Mapping[tuple[str, ...], Any]) -> list[MeasuredCase]:
     overrides: Overrides = tuple((path, value) for paths, value in values.items() for path in paths)
     return distinct(compare_rows(rows, overrides=overrides).cases)

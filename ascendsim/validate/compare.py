@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.validate.schema import CLASSES, Row
+from ascendsim.validate.schema import CLASSES, MeasuredRow
 
 # Two pipes whose busy times are within this share of each other both count as the bound.
 CLOSE = 0.07
 
 
-class Estimate(NamedTuple):
+class CaseEstimate(NamedTuple):
     """The estimate of a measured case, in the unit of the measurement.
 
     busy    pipe -> busy microseconds, of a whole kernel
@@ -27,13 +27,13 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Case:
-    """One measured number beside the estimate of the same.
+class MeasuredCase:
+    """One measured number beside its estimate.
 
-    kind, group    the class (primitives, matmul, convolution) and what it is reported among
+    kind, group    the class (primitives, matmul, convolution) and its group in reports
     unit           of both numbers, "cycles" or "us"
     role, quote    as in the table of cases
-    bounds         pipes that the measurement, and the estimate, call the bound (empty: not told)
+    bounds         pipes that the measurement, and the estimate, call the bound (empty: not known)
     counters       pipe -> (measured, estimated) busy microseconds
     row            the measurement itself, where it is at hand
     """
@@ -51,7 +51,7 @@ class Case:
     bounds: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     counters: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     note: str = ""
-    row: Row | None = field(default=None, repr=False)
+    row: MeasuredRow | None = field(default=None, repr=False)
 
     @property
     @default_arithmetic
@@ -66,7 +66,7 @@ class Case:
 
     @property
     def bound_right(self) -> bool | None:
-        """Whether both name a common pipe; None if either does not tell."""
+        """Whether both name a common pipe; None if either names none."""
         measured, estimated = self.bounds
         return bool(measured & estimated) if measured and estimated else None
 
@@ -97,21 +97,21 @@ class Group(NamedTuple):
 
     kind: str
     name: str
-    cases: tuple[Case, ...]
+    cases: tuple[MeasuredCase, ...]
     summary: Summary
 
 
 @default_arithmetic
-def grouped(cases: Sequence[Case]) -> list[Group]:
+def grouped(cases: Sequence[MeasuredCase]) -> list[Group]:
     """Return the cases by class and group, groups in the order in which they came."""
-    found: dict[tuple[str, str], list[Case]] = {}
+    found: dict[tuple[str, str], list[MeasuredCase]] = {}
     for case in sorted(cases, key=lambda case: CLASSES.index(case.kind)):
         found.setdefault((case.kind, case.group), []).append(case)
     return [Group(kind, name, tuple(own), summarise(own)) for (kind, name), own in found.items()]
 
 
 @default_arithmetic
-def summarise(cases: Sequence[Case]) -> Summary:
+def summarise(cases: Sequence[MeasuredCase]) -> Summary:
     """Return the statistics of at least one case."""
     errors = sorted(abs(case.error) for case in cases)
     worst = max(cases, key=lambda case: abs(case.error))
@@ -191,8 +191,8 @@ FEW = 32
 KINDS = ("few channels", "stride 2", "1x1", "3x3", "other kernels")
 
 
-class Kernel(NamedTuple):
-    """What two measurements of one kernel have in common."""
+class KernelIdentity(NamedTuple):
+    """Properties that two measurements of one kernel have in common."""
 
     variant: str
     gradient: str
@@ -211,7 +211,7 @@ class Slice(NamedTuple):
     network: str
     gradient: str
     layers: str
-    cases: tuple[Case, ...]
+    cases: tuple[MeasuredCase, ...]
     summary: Summary
     bounds: Mapping[str, int]
 
@@ -227,7 +227,7 @@ class PipeErrors(NamedTuple):
     signed: float
 
 
-def layer_kind(row: Row) -> str:
+def layer_kind(row: MeasuredRow) -> str:
     """Return the one of `KINDS` that a layer is: the first that it fits."""
     kernel = row.weight_shape[2:]
     if min(row.input_shape[1], row.weight_shape[0]) // row.groups <= FEW:
@@ -238,25 +238,27 @@ def layer_kind(row: Row) -> str:
     return named.get(kernel, "other kernels")
 
 
-def kernel_key(row: Row) -> Kernel:
-    """Return which gradient of what problem was measured, and on which chip."""
+def kernel_key(row: MeasuredRow) -> KernelIdentity:
+    """Return the gradient, the problem and the chip of a measurement."""
     window = row.stride, row.padding, row.dilation, row.groups
-    return Kernel(row.variant, row.kernel, row.compute_dtype, row.input_shape, row.weight_shape, window)
+    return KernelIdentity(
+        row.variant, row.kernel, row.compute_dtype, row.input_shape, row.weight_shape, window
+    )
 
 
-def distinct(cases: Sequence[Case]) -> list[Case]:
+def distinct(cases: Sequence[MeasuredCase]) -> list[MeasuredCase]:
     """Return one case for each gradient kernel: the measurement in the middle of its repeats.
 
     Its counters are the medians of theirs. Cases without a row, or of other classes, are left out.
     """
-    found: dict[Hashable, list[Case]] = {}
+    found: dict[Hashable, list[MeasuredCase]] = {}
     for case in cases:
         if case.kind == "convolution" and case.row is not None:
             found.setdefault((kernel_key(case.row), case.group), []).append(case)
     return [_middle(own) for own in found.values()]
 
 
-def _middle(repeats: Sequence[Case]) -> Case:
+def _middle(repeats: Sequence[MeasuredCase]) -> MeasuredCase:
     """Return the case of one kernel that was measured several times."""
     first = repeats[0]
     if len(repeats) == 1:
@@ -273,12 +275,12 @@ def _median(values: Sequence[float]) -> float:
 
 
 @default_arithmetic
-def slices(cases: Sequence[Case]) -> list[Slice]:
+def slices(cases: Sequence[MeasuredCase]) -> list[Slice]:
     """Return the statistics of all kernels by network, gradient and kind of layer, with totals.
 
     A network's gradient comes as a whole first ("all"), then by kind where it has several.
     """
-    found: dict[tuple[str, str], list[Case]] = {}
+    found: dict[tuple[str, str], list[MeasuredCase]] = {}
     for case in distinct(cases):
         assert case.row is not None
         found.setdefault((case.group, case.row.kernel), []).append(case)
@@ -300,13 +302,13 @@ def slices(cases: Sequence[Case]) -> list[Slice]:
     return made
 
 
-def _slice(network: str, gradient: str, layers: str, cases: Sequence[Case]) -> Slice:
+def _slice(network: str, gradient: str, layers: str, cases: Sequence[MeasuredCase]) -> Slice:
     bounds = Counter("+".join(sorted(case.bounds[1])) for case in cases)
     return Slice(network, gradient, layers, tuple(cases), summarise(cases), dict(bounds.most_common()))
 
 
 @default_arithmetic
-def pipe_errors(cases: Sequence[Case]) -> list[PipeErrors]:
+def pipe_errors(cases: Sequence[MeasuredCase]) -> list[PipeErrors]:
     """Return the errors of the busy times of the pipes, by network and gradient, where they were counted."""
     found: dict[tuple[str, str, str], list[float]] = {}
     for case in distinct(cases):
@@ -379,8 +381,8 @@ TARGETS = (
 
 
 @default_arithmetic
-def reached(cases: Sequence[Case]) -> list[Reached]:
-    """Return what becomes of every target that has a row among the cases."""
+def reached(cases: Sequence[MeasuredCase]) -> list[Reached]:
+    """Return whether each target that has a row among the cases is reached."""
     found = []
     for target in TARGETS:
         own = [case for case in cases if case.kind == target.kind and case.role != REPORTED]
@@ -391,7 +393,7 @@ def reached(cases: Sequence[Case]) -> list[Reached]:
         if not own:
             continue
         summary = summarise(own)
-        # Only cases that tell a bound were kept above, so that none of them is passed over here.
+        # Only cases with a bound were kept above, so that none is passed over here.
         wrong = 1 - summary.bounds_right / len(own)
         value = wrong if target.statistic == "bounds" else getattr(summary, target.statistic)
         found.append(Reached(target, len(own), value))

@@ -4,9 +4,9 @@ Both list one kernel a line with its type, shapes, formats, duration and pipe co
 the same names. Matrix products and gradients of convolutions are taken, in two and in three dimensions; a
 kernel that ran several times with the same shapes becomes one case with the median duration. The profile
 says nothing of stride, padding, dilation and, where the weights are blocked, the sides of a kernel: these are
-taken as equal and undilated, stride and padding follow from the sizes (see `windows.py`). Nor does it say
-what L2 held: a kernel of a step of a network begins with its first input alone, as the kernel before has
-written it.
+taken as equal and undilated, stride and padding follow from the sizes (`infer_window` of `primitives.py`).
+Nor does it say what L2 held: a kernel of a step of a network begins with its first input alone, as the kernel
+before has written it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,99 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, prod
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascendsim.errors import DataError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.validate.profiles.listed_shapes import gradient_sizes
-from ascendsim.validate.schema import Row, Unusable, read_lines
+from ascendsim.validate.primitives import infer_window
+from ascendsim.validate.schema import MeasuredRow, Unusable, read_lines
+
+Shape = tuple[int, ...]
+
+
+class ListedShape(NamedTuple):
+    """A convolution without groups: batch, channels and sizes of the input, and those of its result.
+
+    `kernel`, `big` and `small` are sides: depth if there is one, height, width.
+    """
+
+    batch: int
+    channels: int
+    out: int
+    big: Shape
+    small: Shape
+    kernel: Shape
+
+
+def gradient_sizes(
+    inputs: Sequence[Shape], output: Shape, *, of_input: bool, volumes: bool
+) -> dict[str, Any]:
+    """Return the fields of a row: shapes, and the stride and padding that follow from them.
+
+    of_input   whether it is grad_input: weights come in, then grad_output, and the input's gradient goes out;
+               else input and grad_output come in, and the gradient of the weights goes out
+    volumes    whether the kernel's operator takes depth: then five sizes are NCDHW, else NC1HWC0
+
+    Raises   ValueError for shapes that are no convolution without groups
+    """
+    # The sizes of the result come in as well, as a tensor of one axis.
+    shapes = [shape for shape in (*inputs, output) if len(shape) > 1]
+    found = _blocked(shapes, of_input, 6 if volumes else 5) or _plain(shapes, of_input, volumes)
+    if found is None:
+        raise ValueError(f"shapes {[*inputs, output]} are not two images and weights, blocked or NCHW")
+    if not min(found.batch, found.channels, found.out, *found.big, *found.small, *found.kernel):
+        raise ValueError(f"one of the shapes {[*inputs, output]} is empty")
+    # The operators of volumes run images too, of depth 1.
+    if len(found.big) == 3 and found.big[0] == found.small[0] == found.kernel[0] == 1:
+        found = found._replace(big=found.big[1:], small=found.small[1:], kernel=found.kernel[1:])
+    fits = [infer_window(*sides) for sides in zip(found.big, found.small, found.kernel, strict=True)]
+    return {
+        "input_shape": (found.batch, found.channels, *found.big),
+        "weight_shape": (found.out, found.channels, *found.kernel),
+        "stride": tuple(fit.stride for fit in fits),
+        "padding": tuple(pad for fit in fits for pad in fit.pads),
+        "dilation": (1,) * len(fits),
+    }
+
+
+def _plain(shapes: Sequence[Shape], of_input: bool, volumes: bool) -> ListedShape | None:
+    """Read two images and weights as NCHW, or as NCDHW."""
+    if len(shapes) != 3 or {len(shape) for shape in shapes} not in ({4}, {5} if volumes else {4}):
+        return None
+    weight, small, big = shapes if of_input else (shapes[2], shapes[1], shapes[0])
+    if weight[1] != big[1] or small[1] != weight[0]:
+        raise ValueError(f"weights {weight} do not lead from {big} to {small} without groups")
+    return ListedShape(big[0], big[1], weight[0], big[2:], small[2:], weight[2:])
+
+
+def _blocked(shapes: Sequence[Shape], of_input: bool, axes: int) -> ListedShape | None:
+    """Read images in blocks of channels, with the given number of axes, and weights as fractals.
+
+    The operators of volumes read blocks and may write NCDHW.
+    """
+    weights = [shape for shape in shapes if len(shape) == 4]
+    images = [_image(shape, axes) for shape in shapes if len(shape) == axes or len(shape) == axes - 1 == 5]
+    if len(images) != 2 or len(weights) != 1 or len(shapes) != 3:
+        return None
+    small, big = images if of_input else images[::-1]
+    weight = weights[0]
+    # FRACTAL_Z lists (C1 x kh x kw, Cout / 16, 16, C0), FRACTAL_Z_3D also kd in its first size.
+    groups, sides = -(-big[1] // max(weight[3], 1)), axes - 3
+    side = round((weight[0] // max(groups, 1)) ** (1 / sides))
+    if side**sides * groups != weight[0]:
+        kind = "square" if sides == 2 else "cubic"
+        raise ValueError(f"weights {weight} have no {kind} kernel over {groups} groups of channels")
+    return ListedShape(big[0], big[1], weight[1] * weight[2], big[2:], small[2:], (side,) * sides)
+
+
+def _image(shape: Shape, axes: int) -> Shape:
+    """Return NC1HWC0, NDC1HWC0 or NCDHW as batch, channels and sides."""
+    if len(shape) < axes:
+        return shape
+    if axes == 6:
+        return shape[0], shape[2] * shape[5], shape[1], *shape[3:5]
+    return shape[0], shape[1] * shape[4], *shape[2:4]
+
 
 # What a column is called in kernel_details.csv and in op_summary.csv.
 _COLUMNS = {
@@ -53,11 +140,9 @@ GRADIENTS = {
 
 STEP = "L2 taken to hold the first input alone, as in a step of a network"
 
-Shape = tuple[int, ...]
-
 
 @default_arithmetic
-def read_msprof(path: Path, product: str) -> list[Row | Unusable]:
+def read_msprof(path: Path, product: str) -> list[MeasuredRow | Unusable]:
     """Read a profile of a run on a product, as rows of the same kind as a table of cases has.
 
     Raises   DataError if the file cannot be read or is neither of the two
@@ -87,7 +172,7 @@ def _names(columns: Sequence[str], path: Path) -> dict[str, str]:
     return names
 
 
-def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
+def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> MeasuredRow | Unusable:
     """Return the case of equal kernels, or why there is none."""
     first = kernels[0]
     name, kind = first["name"], first["type"]
@@ -109,7 +194,7 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
     if "stride" in problem:
         stride, padding = list(problem["stride"]), list(problem["padding"])
         window = f"stride {stride} and padding {padding} inferred from the sizes, dilation taken as 1; "
-    return Row(
+    return MeasuredRow(
         name,
         product,
         GRADIENTS.get(kind, "matmul"),
@@ -125,20 +210,20 @@ def _row(kernels: Sequence[Mapping[str, Any]], product: str) -> Row | Unusable:
 
 
 def _untold(kernel: Mapping[str, Any]) -> str:
-    """Say what of a kernel is not told, with what stands there instead."""
+    """Name the missing fields of a kernel, with the values in their place."""
     names = {"us": "duration", "inputs": "inputs", "input_types": "formats", "outputs": "outputs"}
     got = ", ".join(f"{word} {kernel[key]!r}" for key, word in names.items())
-    return f"its shapes, formats or duration are not told: {got}"
+    return f"its shapes, formats or duration are missing: {got}"
 
 
 def _shapes(text: str) -> list[Shape]:
-    """Read "4096,1024;1024,2048", with or without quotes; what is no shape is dropped."""
+    """Read "4096,1024;1024,2048", with or without quotes; other texts are dropped."""
     parts = [part.strip() for part in text.replace('"', "").split(";")]
     return [tuple(int(size) for size in part.split(",")) for part in parts if _SHAPE.fullmatch(part)]
 
 
 def _number(text: Any) -> float | None:
-    """Return a number that a column tells, None for anything else; no time is negative."""
+    """Return the number in a column; None for anything else, as no time is negative."""
     try:
         value = float(text)
     except (TypeError, ValueError):
@@ -165,7 +250,7 @@ def _product(inputs: Sequence[Shape], output: Shape) -> dict[str, Any]:
     if len(a) < 2 or len(a) != len(b) or len(output) < 2:
         raise ValueError(f"its shapes {inputs} are not two matrices")
     m, n = output[-2:]
-    # A holds m x k elements whichever way it lies; the check below tells whether m was one of its sides.
+    # A holds m x k elements whichever way it lies; the check below shows whether m was one of its sides.
     k = a[-2] * a[-1] // max(m, 1)
     if not m * n or k * m != a[-2] * a[-1] or b[-2] * b[-1] != k * n:
         raise ValueError(f"shapes {a} and {b} do not give {output}")
@@ -174,7 +259,7 @@ def _product(inputs: Sequence[Shape], output: Shape) -> dict[str, Any]:
 
 
 def is_turned(stored: Shape, plain: Shape) -> bool:
-    """Tell whether a matrix lies the other way round; a square one is taken as it stands."""
+    """Return whether a matrix lies the other way round; a square one is taken as it stands."""
     return stored != plain and stored[::-1] == plain
 
 

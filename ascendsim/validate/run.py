@@ -14,23 +14,16 @@ from typing import Any, NamedTuple
 from ascendsim.errors import AscendSimError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile import Profile, load_profile
-from ascendsim.validate.compare import Case, Estimate, bounds_of, quantile, rank_correlation
+from ascendsim.validate.compare import CaseEstimate, MeasuredCase, bounds_of, quantile, rank_correlation
 from ascendsim.validate.coverage import NOTHING, Coverage, coverage
-from ascendsim.validate.kinds.kernels import (
-    bias_us,
-    call_us,
-    forward_us,
-    gradient_us,
-    matmul_us,
-    transdata_us,
-)
-from ascendsim.validate.kinds.primitives import ISSUE, copy_and_wait_us, instruction_cycles, stream_us
-from ascendsim.validate.schema import CLASSES, PLAN, Row, Unusable, read_rows
+from ascendsim.validate.kernels import bias_us, call_us, forward_us, gradient_us, matmul_us, transdata_us
+from ascendsim.validate.primitives import ISSUE, copy_and_wait_us, instruction_cycles, stream_us
+from ascendsim.validate.schema import CLASSES, PLAN, MeasuredRow, Unusable, read_rows
 
 Overrides = tuple[tuple[str, Any], ...]
 
 # What the model says of each kernel; instructions by themselves run under ISSUE.
-RUNS: dict[str, Callable[[Row, Profile], Estimate]] = {
+RUNS: dict[str, Callable[[MeasuredRow, Profile], CaseEstimate]] = {
     **dict.fromkeys(("mmad", "vector", "move", "load"), instruction_cycles),
     "copy_and_wait": copy_and_wait_us,
     "stream": stream_us,
@@ -50,35 +43,35 @@ class Validation:
     covered   what the whole table has of convolutions, whichever classes were asked for
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[MeasuredCase, ...]
     unusable: tuple[Unusable, ...]
     covered: Coverage = NOTHING
 
 
 @default_arithmetic
 def compare_rows(
-    rows: Sequence[Row | Unusable],
+    rows: Sequence[MeasuredRow | Unusable],
     classes: Iterable[str] = CLASSES,
     progress: Callable[[str], None] = lambda _: None,
     overrides: Overrides = (),
     *,
     grid_from_row: bool = False,
 ) -> Validation:
-    """Run every row of the asked classes; `progress` is told the name of each before it begins.
+    """Run every row of the asked classes; `progress` is called with the name of each before it begins.
 
-    A row that cannot be read is told of if it is of an asked class, or of none. `overrides` replace figures
+    A row that cannot be read is reported if it is of an asked class, or of none. `overrides` replace figures
     of every product, by dotted path. `grid_from_row` gives gradients as many blocks as their rows say.
     """
-    # A row whose kernel is not known has no class: it is told of in every run, since it may be a slip.
+    # A row whose kernel is not known has no class: every run reports it, since it may be a slip.
     wanted = {"", *classes}
-    cases: list[Case] = []
+    cases: list[MeasuredCase] = []
     unusable: list[Unusable] = []
     for row in rows:
         progress(row.id)
         if row.kind not in wanted:
             continue
         found = row if isinstance(row, Unusable) else compare(row, overrides, grid_from_row=grid_from_row)
-        if isinstance(found, Case):
+        if isinstance(found, MeasuredCase):
             cases.append(found)
         else:
             unusable.append(found)
@@ -86,7 +79,9 @@ def compare_rows(
 
 
 @default_arithmetic
-def compare(row: Row, overrides: Overrides = (), *, grid_from_row: bool = False) -> Case | Unusable:
+def compare(
+    row: MeasuredRow, overrides: Overrides = (), *, grid_from_row: bool = False
+) -> MeasuredCase | Unusable:
     """Return the measurement of a row beside its estimate, or why there is none."""
     run = RUNS[row.kernel]
     if grid_from_row and run is gradient_us:
@@ -98,7 +93,7 @@ def compare(row: Row, overrides: Overrides = (), *, grid_from_row: bool = False)
     except AscendSimError as error:
         return Unusable(row.id, str(error), row.kind)
     counters = row.counters
-    return Case(
+    return MeasuredCase(
         row.id,
         row.kind,
         row.group,
@@ -159,7 +154,7 @@ class Ranking(NamedTuple):
 class Noise(NamedTuple):
     """Errors of the estimated ratio of two tilings' times, over all pairs: median and 90th percentile.
 
-    Two tilings whose estimates are closer than `median` are told apart no better than by a coin.
+    Between two tilings whose estimates are closer than `median` the model chooses no better than a coin.
     """
 
     pairs: int
@@ -168,9 +163,9 @@ class Noise(NamedTuple):
 
 
 @default_arithmetic
-def rankings(cases: Sequence[Case]) -> list[Ranking]:
+def rankings(cases: Sequence[MeasuredCase]) -> list[Ranking]:
     """Return the ranking of every problem that was measured under two tilings or more."""
-    found: dict[Hashable, dict[Hashable, Case]] = {}
+    found: dict[Hashable, dict[Hashable, MeasuredCase]] = {}
     for case in cases:
         row = case.row
         # Rows that count one pipe are no whole kernels; without a tiling there is nothing to rank.
@@ -180,7 +175,7 @@ def rankings(cases: Sequence[Case]) -> list[Ranking]:
     return [_ranking(list(own.values())) for own in found.values() if len(own) > 1]
 
 
-def _ranking(cases: Sequence[Case]) -> Ranking:
+def _ranking(cases: Sequence[MeasuredCase]) -> Ranking:
     ordered = sorted(cases, key=lambda case: case.measured)
     # Of equal estimates the slowest first: a tuner may take it.
     estimated = sorted(cases, key=lambda case: (case.estimated, -case.measured))
@@ -203,13 +198,13 @@ def _ranking(cases: Sequence[Case]) -> Ranking:
     )
 
 
-def _ratio_error(one: Case, other: Case) -> float:
+def _ratio_error(one: MeasuredCase, other: MeasuredCase) -> float:
     """Return by which share the estimated ratio of two times is off, whichever is taken first."""
     off = log(one.estimated / other.estimated) - log(one.measured / other.measured)
     return exp(abs(off)) - 1
 
 
-def _words(row: Row) -> str:
+def _words(row: MeasuredRow) -> str:
     if row.kernel == "matmul":
         return f"{row.m} x {row.k} x {row.n} {row.compute_dtype} on {row.variant}"
     shapes = ("x".join(map(str, shape)) for shape in (row.input_shape, row.weight_shape))
@@ -218,7 +213,7 @@ def _words(row: Row) -> str:
 
 @default_arithmetic
 def ranking_noise(found: Sequence[Ranking]) -> Noise | None:
-    """Return how far ratios of two tilings' times are off; None where no problem has two tilings."""
+    """Return the error of ratios of two tilings' times; None where no problem has two tilings."""
     errors = sorted(error for ranking in found for error in ranking.noise)
     if not errors:
         return None
@@ -226,7 +221,7 @@ def ranking_noise(found: Sequence[Ranking]) -> Noise | None:
 
 
 @default_arithmetic
-def quoted_rows() -> list[Row | Unusable]:
+def quoted_rows() -> list[MeasuredRow | Unusable]:
     """Return the rows that the project quotes."""
     return read_rows(Path(str(files("ascendsim.validate") / "quoted.csv")))
 
@@ -234,12 +229,12 @@ def quoted_rows() -> list[Row | Unusable]:
 @lru_cache(maxsize=1)
 @default_arithmetic
 def tuning_noise() -> Noise:
-    """Return how far ratios of two tilings' times are off, by the quoted problems with several tilings.
+    """Return the error of ratios of two tilings' times, by the quoted problems with several tilings.
 
     Only tilings of several cores are taken: nobody tunes against a single one. It takes some seconds, once.
     """
-    tuned = [row for row in quoted_rows() if isinstance(row, Row) and row.used_cores > 1]
+    tuned = [row for row in quoted_rows() if isinstance(row, MeasuredRow) and row.used_cores > 1]
     noise = ranking_noise(rankings(compare_rows(tuned).cases))
-    # The quoted table is part of the package, and has such problems.
+    # The quoted table is part of the package, and has problems with several tilings.
     assert noise is not None
     return noise

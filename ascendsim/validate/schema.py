@@ -1,12 +1,13 @@
 """The table of measured cases: its columns, and what each may hold.
 
-A table is a CSV file with a line for each measurement; docs/validation.md lists the columns. Nothing here
+A table is a CSV file with a line for each measurement; reports/columns.md lists the columns. Nothing here
 reads prose: what a source says in words is made into columns by `tools/measured_rows.py`.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ascendsim.errors import DataError
+from ascendsim.files import printable, read_text
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import CHANGES
 from ascendsim.profile.check import hint
@@ -23,14 +25,14 @@ from ascendsim.profile.check import hint
 MOST = 1 << 40
 
 
-class Form(NamedTuple):
+class CellForm(NamedTuple):
     """The values that a cell may hold: in words, and the reader, which raises ValueError for all else."""
 
     rule: str
     read: Callable[[str], Any]
 
 
-class Kernel(NamedTuple):
+class KernelWord(NamedTuple):
     """A word of the column `kernel`: its class, unit of the measurement, columns it needs."""
 
     kind: str
@@ -38,21 +40,21 @@ class Kernel(NamedTuple):
     needs: tuple[str, ...]
 
 
-_GRADIENT = Kernel("convolution", "us", ("compute_dtype", "input_shape", "weight_shape"))
+_GRADIENT = KernelWord("convolution", "us", ("compute_dtype", "input_shape", "weight_shape"))
 KERNELS = {
-    "mmad": Kernel("primitives", "cycles", ("compute_dtype", "m", "k", "n")),
-    "vector": Kernel("primitives", "cycles", ("vector_kind", "repeats")),
-    "move": Kernel("primitives", "cycles", ("path", "bytes")),
-    "load": Kernel("primitives", "cycles", ("path", "repeats")),
-    "copy_and_wait": Kernel("primitives", "us", ("path", "bytes")),
-    "stream": Kernel("primitives", "us", ("path", "cores", "bytes", "moved_bytes")),
-    "matmul": Kernel("matmul", "us", ("compute_dtype", "m", "k", "n")),
+    "mmad": KernelWord("primitives", "cycles", ("compute_dtype", "m", "k", "n")),
+    "vector": KernelWord("primitives", "cycles", ("vector_kind", "repeats")),
+    "move": KernelWord("primitives", "cycles", ("path", "bytes")),
+    "load": KernelWord("primitives", "cycles", ("path", "repeats")),
+    "copy_and_wait": KernelWord("primitives", "us", ("path", "bytes")),
+    "stream": KernelWord("primitives", "us", ("path", "cores", "bytes", "moved_bytes")),
+    "matmul": KernelWord("matmul", "us", ("compute_dtype", "m", "k", "n")),
     "grad_input": _GRADIENT,
     "grad_weight": _GRADIENT,
     "forward": _GRADIENT,
-    "transdata": Kernel("layouts", "us", ("compute_dtype", "input_shape", "change")),
-    "grad_bias": Kernel("calls", "us", ("compute_dtype", "input_shape")),
-    **dict.fromkeys(("grad_input_call", "grad_weight_call"), Kernel("calls", "us", _GRADIENT.needs)),
+    "transdata": KernelWord("layouts", "us", ("compute_dtype", "input_shape", "change")),
+    "grad_bias": KernelWord("calls", "us", ("compute_dtype", "input_shape")),
+    **dict.fromkeys(("grad_input_call", "grad_weight_call"), KernelWord("calls", "us", _GRADIENT.needs)),
 }
 CLASSES = tuple(dict.fromkeys(kernel.kind for kernel in KERNELS.values()))
 
@@ -84,29 +86,29 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("x"))
 
 
-def _one_of(*words: str) -> Form:
-    return Form("one of " + ", ".join(words), lambda text: words[words.index(text)])
+def _one_of(*words: str) -> CellForm:
+    return CellForm("one of " + ", ".join(words), lambda text: words[words.index(text)])
 
 
-TEXT = Form("a text", str)
-WHOLE = Form("a whole number from 1 to 2^40", _whole)
-BUSY = Form("a number from 0 to 2^40", _busy)
-TIME = Form("a positive number up to 2^40", _time)
-SIZES = Form("whole numbers with an x between them", _sizes)
-FLAG = Form("yes or no", lambda text: ("no", "yes").index(text) == 1)
+TEXT = CellForm("a text", str)
+WHOLE = CellForm("a whole number from 1 to 2^40", _whole)
+BUSY = CellForm("a number from 0 to 2^40", _busy)
+TIME = CellForm("a positive number up to 2^40", _time)
+SIZES = CellForm("whole numbers with an x between them", _sizes)
+FLAG = CellForm("yes or no", lambda text: ("no", "yes").index(text) == 1)
 ROLE = _one_of("fit", "judge", "report", "skip")
 CHANGE = _one_of(*CHANGES)
 PIPE = _one_of("M", "MTE1", "MTE2", "FIX")
-PLANNED = "of the plan that ran, where the source tells it"
+PLANNED = "of the plan that ran, where the source gives it"
 
 
-def _column(form: Form, meaning: str, empty: Any = 0) -> Any:
-    """Return a field of `Row`: what its column may hold and means, and what an empty cell stands for."""
+def _column(form: CellForm, meaning: str, empty: Any = 0) -> Any:
+    """Return a field of `MeasuredRow`: its column's values and meaning, and the value of an empty cell."""
     return field(default=empty, metadata={"form": form, "meaning": meaning})
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasuredRow:
     """One measurement; each field is a column of the table, under the same name."""
 
     id: str = _column(TEXT, "name of the measurement, once in a table", "")
@@ -207,8 +209,8 @@ class Row:
         return {pipe: us for pipe, us in told.items() if us is not None}
 
 
-COLUMNS: Mapping[str, Form] = {column.name: column.metadata["form"] for column in fields(Row)}
-PLAN = tuple(column.name for column in fields(Row) if column.metadata["meaning"] == PLANNED)
+COLUMNS: Mapping[str, CellForm] = {column.name: column.metadata["form"] for column in fields(MeasuredRow)}
+PLAN = tuple(column.name for column in fields(MeasuredRow) if column.metadata["meaning"] == PLANNED)
 
 
 # 128 GiB of half precision; the largest memory of a product is 144 GB.
@@ -229,7 +231,7 @@ class Unusable:
 
 
 @default_arithmetic
-def read_rows(path: Path) -> list[Row | Unusable]:
+def read_rows(path: Path) -> list[MeasuredRow | Unusable]:
     """Read a table of measured cases; a row with a wrong value costs that row alone.
 
     Raises   DataError if the file cannot be read, lacks a column or has one that is not known
@@ -246,9 +248,8 @@ def read_lines(path: Path, takes: str) -> tuple[Sequence[str], list[dict[str, st
     """
     try:
         # Windows' tools begin a file in UTF-8 with a mark; it is no part of the first name.
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file)
-            return table.fieldnames or (), list(table)
+        table = csv.DictReader(io.StringIO(printable(read_text(path, "utf-8-sig")), newline=""))
+        return table.fieldnames or (), list(table)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; {takes}") from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -263,14 +264,14 @@ def _check_columns(names: Sequence[str], path: Path) -> None:
         )
     missing = [name for name in NEEDED if name not in names]
     if missing:
-        raise DataError(f"{path}: has no column {', '.join(missing)}; docs/validation.md lists the columns")
+        raise DataError(f"{path}: has no column {', '.join(missing)}; reports/columns.md lists the columns")
     # A misspelt column that is passed over would leave its default in place, unseen.
     unknown = [name for name in names if name not in COLUMNS]
     if unknown:
         raise DataError(f"{path}: unknown column {unknown[0]!r}{hint(unknown[0], tuple(COLUMNS))}")
 
 
-def read_row(cells: Mapping[str, str | None], place: str = "") -> Row | Unusable:
+def read_row(cells: Mapping[str, str | None], place: str = "") -> MeasuredRow | Unusable:
     """Read one line by its columns; `place` names it where it has no name."""
     # A short line has None for what is missing, a spreadsheet blanks.
     told = {name: text for name in COLUMNS if (text := (cells.get(name) or "").strip())}
@@ -289,7 +290,7 @@ def read_row(cells: Mapping[str, str | None], place: str = "") -> Row | Unusable
     missing = next((column for column in needs if column not in values), None)
     if missing:
         return Unusable(name, wrong(missing, "", COLUMNS[missing].rule), kind)
-    return Row(**values | {"id": name})
+    return MeasuredRow(**values | {"id": name})
 
 
 def wrong(column: str, text: str, rule: str) -> str:

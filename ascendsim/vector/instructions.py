@@ -49,7 +49,7 @@ class CopyGmToUb(_CopyGmToUb, ToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.src.tensor.name, self.bytes, self.padded_rows
 
     def execute(self, memory: CoreMemory) -> None:
@@ -98,7 +98,7 @@ class CopyUbToGm(_CopyUbToGm, Command):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.dst.tensor.name, self.bytes, self.atomic, self.padded_rows
 
     def execute(self, memory: CoreMemory) -> None:
@@ -147,7 +147,7 @@ class Fill(_Fill, ToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.bytes
 
     def execute(self, memory: CoreMemory) -> None:
@@ -180,7 +180,7 @@ class Cast(_Cast, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.elements, self.widest_bytes
 
     def execute(self, memory: CoreMemory) -> None:
@@ -213,7 +213,7 @@ class Add(_Add, SlotOntoSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.elements
 
     def execute(self, memory: CoreMemory) -> None:
@@ -250,7 +250,7 @@ class AddLanes(_AddLanes, SlotOntoSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.rows, self.length, self.itemsize
 
     def execute(self, memory: CoreMemory) -> None:
@@ -307,7 +307,7 @@ class SumLanes(_SumLanes, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.rows
 
     def execute(self, memory: CoreMemory) -> None:
@@ -340,7 +340,7 @@ class AddRows(_AddRows, SlotOntoSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.rows, self.length
 
     def execute(self, memory: CoreMemory) -> None:
@@ -379,7 +379,7 @@ class SumPixels(_SumPixels, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.rows
 
     def execute(self, memory: CoreMemory) -> None:

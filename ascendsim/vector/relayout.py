@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class OntoDiagonal(NamedTuple):
-    """How the blocks of some groups become a part of a block-diagonal matrix in the cube's layout.
+    """The change of some groups' blocks into a part of a block-diagonal matrix in the cube's layout.
 
     The tile is (rows, columns of a block, depths, taps): row i is channel `row` + i of the small side of all
     merged groups, its columns are the channels of the big side in its own group. They land on the diagonal
-    of a matrix whose side along C0 is the small side's channels (`reduces_small`) or the big side's. Of that
+    of a matrix whose side along C0 is the small side's channels (`reduces_small`) or the big side's. Of this
     matrix the part `padded` is made, as (C1 * C0, columns, depths, taps) from `first` on, and given as
     (depths, C1, taps, C0, columns); what no block covers is zero.
 
@@ -146,7 +146,7 @@ class TurnTile(_TurnTile, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return prod(self.turn.padded) * self.itemsize, self.blocks, self.loose
 
     def execute(self, memory: CoreMemory) -> None:
@@ -164,6 +164,24 @@ class TurnTile(_TurnTile, SlotToSlot):
         return on_the_cube_clock(profile, cycles + ceil(apart))
 
 
+class PieceToL1(SlotToSlot):
+    """An instruction that copies a piece of `bytes` from UB to its place in a tile in L1."""
+
+    __slots__ = ()
+    pipe = "MTE3"
+    bytes: int
+
+    @property
+    def shape(self) -> Hashable:
+        """A key of all values that the cost depends on."""
+        return self.bytes
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the path."""
+        path = profile.paths["UB_L1"]
+        return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle), path.latency_cycles)
+
+
 class _FractalsToL1(NamedTuple):
     dst: Slot
     src: Slot
@@ -172,7 +190,7 @@ class _FractalsToL1(NamedTuple):
     begin: tuple[int, int]
 
 
-class FractalsToL1(_FractalsToL1, SlotToSlot):
+class FractalsToL1(_FractalsToL1, PieceToL1):
     """Copy a piece of a matrix, turned into fractals in UB, to its place in a tile in L1.
 
     `begin` is its first row and column in the tile; the piece at (0, 0) comes first, and begins the tile.
@@ -183,12 +201,6 @@ class FractalsToL1(_FractalsToL1, SlotToSlot):
     """
 
     __slots__ = ()
-    pipe = "MTE3"
-
-    @property
-    def shape(self) -> Hashable:
-        """All that the cost depends on."""
-        return self.bytes
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy."""
@@ -196,11 +208,6 @@ class FractalsToL1(_FractalsToL1, SlotToSlot):
         first = self.begin == (0, 0)
         tile = memory.new_tile(self.dst, self.tile_shape) if first else memory.tile(self.dst)
         tile[row : row + piece.shape[0], column : column + piece.shape[1]] = piece
-
-    def cost(self, profile: Profile) -> Cost:
-        """Return the cycles of the path."""
-        path = profile.paths["UB_L1"]
-        return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle), path.latency_cycles)
 
 
 class _Rearrange(NamedTuple):
@@ -224,7 +231,7 @@ class Rearrange(_Rearrange, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.bytes
 
     def execute(self, memory: CoreMemory) -> None:
@@ -265,7 +272,7 @@ class SpreadPixels(_SpreadPixels, SlotOntoSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.channels * self.rows, self.cols * self.pixel_bytes
 
     def execute(self, memory: CoreMemory) -> None:
@@ -293,7 +300,7 @@ class _CopyUbToL1(NamedTuple):
     first: bool
 
 
-class CopyUbToL1(_CopyUbToL1, SlotToSlot):
+class CopyUbToL1(_CopyUbToL1, PieceToL1):
     """Copy a piece of an image tile, both (channels, rows, cols, C0), from UB to its place in L1.
 
     `begin` is the first channel group, row and column of the piece in the tile. The `first` piece begins the
@@ -304,12 +311,6 @@ class CopyUbToL1(_CopyUbToL1, SlotToSlot):
     """
 
     __slots__ = ()
-    pipe = "MTE3"
-
-    @property
-    def shape(self) -> Hashable:
-        """All that the cost depends on."""
-        return self.bytes
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy."""
@@ -320,8 +321,3 @@ class CopyUbToL1(_CopyUbToL1, SlotToSlot):
         image = tile[:-1].reshape(self.tile_shape)
         box = tuple(slice(at, at + size) for at, size in zip(self.begin, piece.shape, strict=False))
         image[box] = piece
-
-    def cost(self, profile: Profile) -> Cost:
-        """Return the cycles of the path."""
-        path = profile.paths["UB_L1"]
-        return Cost(path.head_cycles + ceil(self.bytes / path.bytes_per_cycle), path.latency_cycles)

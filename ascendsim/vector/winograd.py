@@ -63,7 +63,7 @@ class ToPoints(_ToPoints, SlotToSlot):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.small, self.tile_shape[0], self.tile_shape[3], self.tiles, self._cleared
 
     @property
@@ -141,7 +141,7 @@ class ToTaps(_ToTaps, Command):
 
     @property
     def shape(self) -> Hashable:
-        """All that the cost depends on."""
+        """A key of all values that the cost depends on."""
         return self.rows * self.columns, self.turned
 
     def execute(self, memory: CoreMemory) -> None:

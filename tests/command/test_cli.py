@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -441,6 +442,102 @@ def test_a_reader_that_leaves_is_no_error():
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""
+
+
+def shell(text, **options):
+    """Run a line of a shell, `ascendsim` in it; its streams may be closed or full."""
+    text = text.replace("ascendsim", f"{sys.executable} -m ascendsim")
+    return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        ("ascendsim run >&-", 2, "standard output is closed"),
+        ("ascendsim profiles >&-", 2, "standard output is closed"),
+        ("ascendsim profiles > /dev/full", 2, "output cannot be written (No space left on device)"),
+        ("ascendsim profiles 2>&-", 0, ""),
+        ("ascendsim profiles nonesuch 2>&-", 2, ""),
+        ("ascendsim profiles nonesuch < /dev/null >&- 2>&- <&-", 2, ""),
+        ("ascendsim profiles 910B > /dev/full", 2, "output cannot be written (No space left on device)"),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_told_in_one_line(line, status, says):
+    done = shell(line)
+    assert done.returncode == status
+    assert says in done.stderr
+    assert done.stderr.count("\n") == (1 if says else 0)
+
+
+def test_no_file_takes_the_number_of_a_closed_stream(tmp_path):
+    # The report would be written into by whatever is printed.
+    done = shell(f"ascendsim run {' '.join(CYCLES)} --out {tmp_path / 'out'} 2>&-")
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "out" / "result.json").read_text())
+
+
+def test_pictures_need_no_backend(tmp_path):
+    named = os.environ | {"MPLBACKEND": "nonesuch"}
+    done = command("run", *CYCLES, "--out", str(tmp_path), env=named)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "timeline.png").stat().st_size
+
+
+def test_the_backend_of_a_notebook_stays_its_own():
+    code = "import ascendsim.report.pictures, os\nfrom matplotlib import get_backend\n"
+    code += "print(os.environ['MPLBACKEND'], get_backend())"
+    named = os.environ | {"MPLBACKEND": "svg"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=named)
+    assert done.stdout.split() == ["svg", "svg"]
+
+
+@pytest.mark.parametrize("after", [0.05, 0.1, 0.2, 0.4, 0.8])
+def test_an_interrupt_is_one_line_from_the_moment_the_command_loads(after):
+    # From the first line of the entry point; before it, Python itself has not come to us.
+    code = (
+        "import sys\nfrom ascendsim.cli import main\nprint('loaded', flush=True)\n"
+        "sys.argv[1:] = ['run', 's3b1_3x3', '--batch', '64']\nsys.exit(main())"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "loaded\n"
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        said = process.stderr.read()
+        assert process.wait() == 130
+        assert time.monotonic() - begun < 5
+    assert said == "ascendsim: interrupted\n"
+
+
+def test_an_interrupt_ends_compiled_code_within_a_second():
+    # A call of minutes, most of them in loops that Python waits for.
+    words = ["run", "--input", "1000000,64,56,56", "--weight", "64,64,3,3", "--padding", "1"]
+    line = [sys.executable, "-m", "ascendsim", *words, "--cycles-only", "--most-instructions", "10000000000"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        assert process.stderr.read() == "ascendsim: interrupted\n"
+        assert process.wait() == 130
+        assert time.monotonic() - begun < 3
+
+
+def test_a_command_in_a_file_does_not_reach_the_terminal(answer, refusal, tmp_path):
+    file = tmp_path / "lab.toml"
+    figure = '{ value = 3, source = "clear \\u001b[2J\\u009b", confidence = "measured" }'
+    file.write_text(f'base = "910B2"\n[scalar]\nissue_cycles = {figure}\n')
+    shown = answer("profiles", str(file))
+    assert r"clear \x1b[2J\x9b" in shown
+    assert "\x1b" not in shown
+    assert "\x1b" not in refusal("profiles", "\x1b[2J")
+
+
+def test_a_name_that_is_no_text_is_no_traceback(tmp_path):
+    done = command("run", "--npz", os.fsdecode(bytes(tmp_path) + b"/\xff.npz"))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
 
 
 def test_estimates_need_no_heavy_library():

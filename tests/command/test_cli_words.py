@@ -26,8 +26,8 @@ from ascendsim.cli.request import (
 from ascendsim.cli.run import _notes, settings
 from ascendsim.cli.tensors import Tensors, memory_advice, normal_tensors, npz_attributes
 from ascendsim.errors import ConfigError, DataError, UnsupportedError
+from ascendsim.files import make_folder, require_file, require_folder
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.report.files import make_folder, require_file, require_folder
 from ascendsim.workloads import Layer, Workload
 
 PROBLEM = ConvProblem((2, 3, 5, 5), (4, 3, 3, 3))

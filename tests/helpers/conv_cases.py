@@ -1,31 +1,376 @@
-"""Small convolutions, their tensors, and how to run them: shared by the tests of the operator."""
+"""Small convolutions, those for Winograd too, their tensors, and how to run them, waits left out."""
 
 import random
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 
+from ascendsim import Tiling
 from ascendsim.cube.movers import Fixpipe
+from ascendsim.errors import ProgramError
+from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.lowering.layouts import unpack_weight
 from ascendsim.ops.plan import GRID, Plan
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.products import Clusters
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import execute
+from ascendsim.ops.schedules.base import WinogradOrder
 from ascendsim.profile import load_profile
+from ascendsim.program.instruction import HAZARDS
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import NestProgram, ProgramBuilder
+from ascendsim.program.walk import Axis, alike
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals as arrival_order
-from ascendsim.vector.instructions import CopyUbToGm
-from tests.helpers.requests import plans_of
-from tests.helpers.toy_profiles import toy_split, toy_unified
+from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
+from tests.helpers.slow_tilings import plans_of
+from tests.helpers.toy_machines import toy_split, toy_unified
+
+# -------------------------------------------------------------------------------------------------------
+# Random loop nests as trees, written twice: as a `Nest`, and as plain loops that append every instruction.
+# -------------------------------------------------------------------------------------------------------
+# A tree is a list of steps:
+#     ("loop", name, extent, body)      an index from 0
+#     ("span", name, of, counts, body)  an index that goes through run `of` of runs that follow each other
+#     ("hold", ring, tile, place, body) a tile told by some indices; the body follows where it was not
+#     there,
+#                                       and brings it into the place that an index names, or None: in turn
+#     ("next", ring)                    the next slot of a ring
+#     ("forget", ring)
+#     ("when", of, mask, body)          where the mask has a bit for an index
+#     ("set", value)                    the one variable
+#     ("copy", ring, index, column) / ("add", ring, ring, kind of lanes) / ("write", ring, index, column)
+# Indices are named; "task" is that of the task. What stands in `rows` below says which row an index means.
+
+TOY = toy_split()
+ROWS = GmTensor("rows", (200, 3, 8), "float32", 4)
+OUT = GmTensor("out", (200, 3, 8), "float32", 4, "output")
+TASKS = 7
+# What an addition costs by the index that its lanes follow from, and by the variable.
+LANES = (8, 4, 8, 6)
+WHOLE = slice(0, 8)
+
+
+class ImageBlock(NamedTuple):
+    """A base block of grad_input, by its pixels and columns."""
+
+    group: int
+    image: int
+    depth: int
+    first_pixel: int
+    pixels: int
+    first_column: int
+    columns: int
+    phase: int = 0
+
+
+class FilterBlock(NamedTuple):
+    """A base block of grad_weight, by its rows and columns."""
+
+    group: int
+    depth: int
+    part: int
+    first_row: int
+    rows: int
+    columns: tuple
+
+
+def blocks_of(cut, tasks):
+    """The base blocks that tasks of a cut stand for, which name tiles by number."""
+    found = []
+    for task in tasks:
+        if hasattr(task, "part"):
+            told = *map(int, (task.group, task.depth, task.part)), *cut.row_tiles[task.row]
+            found.append(FilterBlock(*told, cut.column_blocks[task.column]))
+            continue
+        phase = int(getattr(task, "phase", 0))
+        tiles = (cut.cuts[phase] if hasattr(cut, "cuts") else cut).pixel_tiles[task.pixels]
+        told = *map(int, (task.group, task.image, task.depth)), *tiles, *cut.column_tiles[task.columns]
+        found.append(ImageBlock(*told, phase))
+    return found
+
+
+def segments_of(cut, depth, part):
+    """What a part of a reduction has at a kernel depth: both depths, and image and pixels of each range."""
+    return [
+        (own.small, own.big, (image, *cut.runs[number]))
+        for own in cut.part(depth, part)
+        for image in range(own.image, own.image + own.images)
+        for number in range(own.first, own.first + own.ranges)
+    ]
+
+
+class Tiles:
+    """The tiles of a ring, by what they hold, for a program that is appended instruction by instruction."""
+
+    def __init__(self, ring):
+        self.ring, self.held = ring, {}
+
+    def point(self, place):
+        """Say which of its slots comes next, by number modulo how many there are."""
+        while (self.ring.turn + 1 - place) % self.ring.count:
+            self.ring.next()
+
+    def next(self, tile=None):
+        slot = self.ring.next()
+        self.held[slot.index] = tile, slot
+        return slot
+
+    def find(self, tile):
+        return next((slot for held, slot in self.held.values() if held == tile), None)
+
+    def forget(self):
+        self.held = {}
+
+
+class RandomNest:
+    """A random tree, and the rings that it uses: tiles of rings 0 and 1 are found again."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.copies = [rng.randint(1, 3) for _ in range(4)]
+        self.names = 0
+        # All slots are filled first, so that nothing is read that nothing has written.
+        fill = [
+            step
+            for ring, copies in enumerate(self.copies)
+            for step in [("next", ring), ("copy", ring, "task", 0)] * copies
+        ]
+        self.tree = [*fill, *self._body(2, ["task"])]
+
+    def _body(self, depth, names):
+        return [self._step(depth, names) for _ in range(self.rng.randint(2, 5))]
+
+    def _step(self, depth, names):
+        rng = self.rng
+        kinds = ["next", "copy", "add", "add", "write", "set", "hold", "forget"]
+        kind = rng.choice(kinds + (["loop", "span", "when", "hold", "loop"] if depth else []))
+        some = rng.choice(names)
+        if kind == "loop":
+            name = self._name()
+            return "loop", name, rng.randint(1, 4), self._body(depth - 1, [*names, name])
+        if kind == "span":
+            name, counts = self._name(), [rng.randrange(3) for _ in range(TASKS)]
+            return "span", name, some, counts, self._body(depth - 1, [*names, name])
+        if kind == "when":
+            return "when", some, rng.randrange(1 << TASKS), self._body(depth - 1, names)
+        if kind == "hold":
+            ring, column = rng.randrange(2), rng.randrange(3)
+            body = [("copy", ring, some, column)]
+            return (
+                "hold",
+                ring,
+                (some,),
+                rng.choice([None, *names]),
+                body + (self._body(0, names) if depth and rng.random() < 0.3 else []),
+            )
+        if kind in ("next", "forget"):
+            return kind, rng.randrange(2, 4) if kind == "next" else rng.randrange(2)
+        if kind == "set":
+            return "set", rng.randrange(2)
+        if kind == "add":
+            return "add", rng.randrange(4), rng.randrange(4), some
+        return kind, rng.randrange(4), some, rng.randrange(3)
+
+    def _name(self):
+        self.names += 1
+        return f"i{self.names}"
+
+
+def row_of(index):
+    """The row of the tensors that an index means."""
+    return 3 * index + 1
+
+
+def copy(slot, index, column):
+    """The copy of a row."""
+    return CopyGmToUb(slot, Gm(ROWS, (row_of(index), column, WHOLE)), 32, (8,))
+
+
+def write(slot, index, column):
+    """The copy of a slot to a row."""
+    return CopyUbToGm(Gm(OUT, (row_of(index), column, WHOLE)), slot, 32)
+
+
+def add(goal, slot, index, variable):
+    """An addition; of odd rows none where the variable is set."""
+    if variable and index % 4 == 1:
+        return None
+    return Add(goal, slot, LANES[index % 4])
+
+
+# An index is below this, whatever it is the index of.
+MOST = 16
+LANED = Axis(MOST, alike([(LANES[index % 4], index % 4 == 1) for index in range(MOST)]))
+SET = Axis(2, range(2))
+
+
+def nest_of(random, profile=TOY):
+    """The tree as a nest."""
+    nest = Nest(profile, "random")
+    rings = [nest.ring("UB", 32, f"ring {n}", copies) for n, copies in enumerate(random.copies)]
+    (task,) = nest.task(task=MOST)
+    newest = [nest.let(ring.first, f"newest of {n}") for n, ring in enumerate(rings)]
+    for number, ring in zip(newest, rings, strict=True):
+        number.axis = Axis(ring.first + ring.count)
+    variable = nest.let(0, "variable", SET)
+    laned = nest.table(range(MOST), LANED, "lanes of")
+
+    def body(steps, indices):
+        for kind, *told in steps:
+            if kind == "loop":
+                name, extent, inner = told
+                with nest.loop(extent, name) as index:
+                    body(inner, indices | {name: index})
+            elif kind == "span":
+                name, of, counts, inner = told
+                runs = nest.spans([*counts, *[0] * (MOST - len(counts))], MOST, name)
+                with nest.loop(runs[indices[of]], name) as index:
+                    body(inner, indices | {name: index})
+            elif kind == "when":
+                of, mask, inner = told
+                with nest.when(nest.table([mask >> bit & 1 for bit in range(MOST)])[indices[of]]):
+                    body(inner, indices)
+            elif kind == "hold":
+                ring, tile, place, inner = told
+                chosen = None if place is None else indices[place]
+                with nest.hold(rings[ring], *[indices[name] for name in tile], place=chosen) as slot:
+                    nest.set(newest[ring], slot)
+                    body(inner, indices)
+                nest.set(newest[ring], slot)
+            elif kind == "next":
+                nest.set(newest[told[0]], nest.next(rings[told[0]]))
+            elif kind == "forget":
+                nest.forget(rings[told[0]])
+            elif kind == "set":
+                nest.set(variable, told[0])
+            elif kind == "add":
+                goal, source, of = told
+                nest.emit(add, [newest[goal], newest[source]], [laned[indices[of]], variable])
+            else:
+                ring, of, column = told
+                nest.emit(
+                    {"copy": copy, "write": write}[kind], [newest[ring]], [sized(indices[of]), sized(column)]
+                )
+
+    def sized(index):
+        # Slices of one tensor are told by numbers of equal extents.
+        return (
+            nest.table(range(MOST), MOST, "row of")[index]
+            if not isinstance(index, int)
+            else nest.let(index, "column", 3)
+        )
+
+    body(random.tree, {"task": task})
+    return nest
+
+
+def plain_of(random, tasks, profile=TOY):
+    """The tree as plain loops: every instruction appended, for one task after the other."""
+    b = ProgramBuilder(profile)
+    rings = [Tiles(b.ring("UB", 32, f"ring {n}", copies)) for n, copies in enumerate(random.copies)]
+
+    def body(steps, indices, state):
+        for kind, *told in steps:
+            if kind == "loop":
+                name, extent, inner = told
+                for index in range(extent):
+                    body(inner, indices | {name: index}, state)
+            elif kind == "span":
+                name, of, counts, inner = told
+                counts = [*counts, *[0] * (MOST - len(counts))]
+                first = sum(counts[: indices[of]])
+                for index in range(first, first + counts[indices[of]]):
+                    body(inner, indices | {name: index}, state)
+            elif kind == "when":
+                of, mask, inner = told
+                if mask >> indices[of] & 1:
+                    body(inner, indices, state)
+            elif kind == "hold":
+                ring, tile, place, inner = told
+                key = tuple(indices[name] for name in tile)
+                slot, chosen = rings[ring].find(key), None if place is None else indices[place]
+                if chosen is not None:
+                    rings[ring].point(chosen)
+                if slot is None:
+                    slot = state[ring] = rings[ring].next(key)
+                    body(inner, indices, state)
+                state[ring] = slot
+            elif kind == "next":
+                state[told[0]] = rings[told[0]].next()
+            elif kind == "forget":
+                rings[told[0]].forget()
+            elif kind == "set":
+                state["variable"] = told[0]
+            elif kind == "add":
+                goal, source, of = told
+                made = add(state[goal], state[source], indices[of], state["variable"])
+                if made is not None:
+                    b.add(made)
+            else:
+                ring, of, column = told
+                b.add({"copy": copy, "write": write}[kind](state[ring], indices[of], column))
+
+    for task in tasks:
+        state = {n: tiles.ring.slots[0] for n, tiles in enumerate(rings)} | {"variable": 0}
+        body(random.tree, {"task": task}, state)
+    return b.build()
+
+
+def both_of(rng, tasks=None):
+    """A random nest for some tasks as a program, and the same as plain loops."""
+    random = RandomNest(rng)
+    tasks = [rng.randrange(TASKS) for _ in range(rng.randint(1, 6))] if tasks is None else tasks
+    program = NestProgram(nest_of(random), np.array(tasks, np.int64).reshape(-1, 1))
+    return program, plain_of(random, tasks)
+
+
+def plain(program):
+    """What a program says, with slots by place, so that those of two builders compare."""
+    return (
+        [plain_instruction(made) for made in program.instructions],
+        (program.done_back, program.end_back, dict(program.trail_back)),
+        (dict(program.buffer_bytes), [(slot.buffer, slot.size_bytes) for slot in program.slots]),
+    )
+
+
+def plain_instruction(made):
+    """An instruction with its slots by place, and its slice of GM by name and index."""
+    fields = [plain_slot(f) if isinstance(f, Slot) else f for f in made]
+    fields = [[plain_slot(slot) for slot in f] if slots_of(f) else f for f in fields]
+    return type(made), [(f.tensor.name, f.index) if hasattr(f, "tensor") else f for f in fields]
+
+
+def plain_slot(slot):
+    return slot.buffer, slot.index, slot.size_bytes
+
+
+def slots_of(field):
+    """Whether a field is a tuple of slots."""
+    return type(field) is tuple and bool(field) and all(isinstance(one, Slot) for one in field)
+
+
+def nest_kernel(*programs):
+    """A kernel of vector cores, each with a program of its own."""
+    work = [CoreWork(Core("vector", n), n, lambda made=made: made) for n, made in enumerate(programs)]
+    return Kernel("nest", (Phase("nest", tuple(work)),), {t.name: t for t in (ROWS, OUT)}, math=None)
+
+
+# --- Small convolutions, their tensors, and how to run them: shared by the tests of the operator. ------
 
 # A few cores and buffers of a few KiB, so that a few hundred pixels make many tiles; meeting costs little, so
 # that reductions are split.
@@ -215,7 +560,8 @@ def filter_schedule(call):
 
 def blocks_dealt(call):
     """(part, first row, first column) of the base blocks of grad_weight, by core."""
-    cores = call.schedule("grad_weight").dealt()
+    schedule = call.schedule("grad_weight")
+    cores = [blocks_of(schedule.tasks, tasks) for tasks in schedule.dealt()]
     return [[(t.part, t.first_row, t.columns.first_column) for t in tasks] for tasks in cores]
 
 
@@ -241,7 +587,7 @@ class Arrivals:
         self._order = np.full((self._parts, *shape), -1)
         self._count = np.zeros(shape, int)
         # What each core still has to write: its tasks in order, and the columns of the first that are left.
-        self._tasks = [list(tasks) for tasks in schedule.dealt()]
+        self._tasks = [blocks_of(schedule.tasks, tasks) for tasks in schedule.dealt()]
         self._written = [0] * len(self._tasks)
 
     def __call__(self, phase, core, instruction):
@@ -392,3 +738,108 @@ def problems(draw, most_channels=40, most_pixels=900):
         spares,
         groups,
     )
+
+
+# --- Small convolutions that Winograd may compute, and what the tests of it share. ---------------------
+
+# Odd sizes end inside a tile; one image has a single row of tiles, one 17 tiles across.
+PROBLEMS = {
+    "padded": ConvProblem((2, 20, 9, 11), (17, 20, 3, 3), 1, 1),
+    "no padding": ConvProblem((3, 8, 6, 7), (24, 8, 3, 3)),
+    "uneven padding": ConvProblem((1, 5, 6, 4), (3, 5, 3, 3), 1, (3, 1)),
+    "much padding": ConvProblem((1, 9, 4, 5), (8, 9, 3, 3), 1, 8),
+    "one row": ConvProblem((2, 6, 2, 33), (9, 6, 3, 3), 1, 1),
+    "transposed": ConvProblem((2, 12, 7, 6), (12, 9, 3, 3), 1, 1, transposed=True),
+    "depth of one": ConvProblem((1, 8, 1, 9, 7), (8, 8, 1, 3, 3), 1, (0, 1, 1)),
+}
+
+
+def order_of(problem, parts=1, streamed=()):
+    """Return the order of a problem, of which some blocks are added in parts."""
+    return WinogradOrder(Clusters.of(problem.batch, problem.small_size[1:]), parts, streamed)
+
+
+PR = load_profile("950PR_9589")
+ONLY_WEIGHT = (False, True, False)
+SMALL = Tiling(16, 16, 32, used_cores=32)
+# Four cores, and 2 x 3 blocks of 16 channels at least: two of them are left for the last round.
+FOUR = load_profile("950PR_9589", {"cores.cube": 4, "cores.vector": 8})
+PARTS = replace(SMALL, used_cores=4, k_split=2)
+STREAMED = ConvProblem((3, 40, 9, 11), (20, 40, 3, 3), 1, 1)
+WIDER = ConvProblem((3, 20, 9, 11), (40, 20, 3, 3), 1, 1)
+
+
+def planned(problem, tiling=SMALL, profile=PR, **options):
+    """A call whose grad_weight is made by Winograd."""
+    call = call_of(problem, "float32", profile=profile, **options)
+    return replace(call, plans=call.plans | {"grad_weight": Plan("wgrad_winograd", tiling)})
+
+
+def kernel_of(problem, tiling=SMALL, profile=PR):
+    [kernel] = lower(planned(problem, tiling, profile), ONLY_WEIGHT).kernels
+    return kernel
+
+
+def inputs_of(call, tensors):
+    """Return the kernel of grad_weight, and the tensors in GM that it begins with."""
+    found = [(kernel, dict(gm)) for kernel, gm in kernels_with_inputs(call, tensors)]
+    [made] = [(kernel, gm) for kernel, gm in found if kernel.name == "grad_weight"]
+    return made
+
+
+CASES = [(problem, SMALL, PR) for problem in PROBLEMS.values()]
+CASES += [(STREAMED, PARTS, FOUR), (WIDER, PARTS, FOUR)]
+# Five clusters in parts of three and two; a block of five groups of channels, of which UB holds two.
+CASES += [
+    (ConvProblem((5, 40, 7, 7), (20, 40, 3, 3), 1, 1), PARTS, FOUR),
+    (ConvProblem((2, 40, 9, 11), (17, 40, 3, 3), 1, 1), replace(SMALL, base_n=48), PR),
+]
+# Odd blocks of one core: its second block runs the first one's code with its sums in other slots.
+CASES += [(ConvProblem((1, 48, 12, 12), (8, 48, 3, 3), 1, 1), replace(SMALL, used_cores=1), PR)]
+NAMES = [*PROBLEMS, "parts", "parts of the turned one", "uneven parts", "pieces", "odd blocks"]
+
+
+# -------------------------------------------------------------------------------------------------------
+# What a gradient of any nest must be: the bits of its order, with and without instructions, by its waits.
+# -------------------------------------------------------------------------------------------------------
+
+MASKS = {"grad_input": (True, False, False), "grad_weight": (False, True, False)}
+
+
+def assert_ordered(call, tensors, gradient):
+    """Cores that take their instructions in another order make the bits of the ordered definition."""
+    made, _ = run(call, tensors, 3, MASKS[gradient])
+    want = reference_gradients(call, **tensors, mask=MASKS[gradient])
+    assert_same_bits(made[gradient], want[gradient])
+
+
+def assert_ordered_without_instructions(call, tensors, gradient):
+    """A gradient can be made without instructions, with the bits of the ordered definition."""
+    mask = MASKS[gradient]
+    without = Gradients(call, tensors, "program")
+    assert without.possible(mask) == mask
+    want = reference_gradients(call, **tensors, mask=mask)
+    assert_same_bits(without.make(mask)[gradient], want[gradient])
+
+
+def assert_each_class_is_missed(outcomes):
+    """All orders make one result with all waits, and others without some; `outcomes(hazards)` makes them."""
+    right = outcomes(HAZARDS)
+    assert len(right) == 1
+    for missing in ("RAW", "WAR"):
+        assert outcomes(HAZARDS - {missing}) - right
+
+
+def outcomes_of(call, tensors, hazards, orders=4, gradient="grad_input"):
+    """Return the different results of so many orders with these classes of waits; a failure counts as one."""
+    [(kernel, gm)] = [(k, gm) for k, gm in kernels_with_inputs(call, tensors) if k.name == gradient]
+    schedule = replace(call.schedule(gradient), hazards=hazards)
+    kernel, found = replace(kernel, phases=schedule.phases()), set()
+    for seed in range(orders):
+        memory = dict(gm)
+        try:
+            run_kernel(kernel, memory, order=seed)
+            found.add(memory[schedule.gemm.output.name].tobytes())
+        except (ProgramError, ValueError) as error:
+            found.add(str(error))
+    return found

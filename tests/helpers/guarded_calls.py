@@ -33,11 +33,11 @@ from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.operators import operator_plan
-from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+from ascendsim.ops.tiling.vendor.product import product_tiling
 from ascendsim.timing.critical_path import critical_path, cycles_by_cause
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.times import occupation
-from tests.helpers import toy_profiles
+from tests.helpers import toy_machines
 
 PRODUCT = "910B2"
 PROBLEM = ConvProblem((2, 16, 6, 6), (16, 16, 3, 3), padding=1)
@@ -200,7 +200,7 @@ def formats():
 def maths():
     return [
         precision.Math("float16", "block:16:RNE", "float16"),
-        precision.Math("mx(e4m3)", "seq:RNE", "float32", "stochastic"),
+        precision.Math("mxfp8_e4m3", "seq:RNE", "float32", "stochastic"),
         precision.Math("float32", "seq:RNE", "float32"),
     ]
 
@@ -309,13 +309,13 @@ def plan_files(folder):
 
 def products():
     """Load products in every way, and read what prices and changes them."""
-    from ascendsim.profile import Cost, list_products, parse_changes
+    from ascendsim.profile import CostFormula, list_products, parse_changes
 
     profile = ascendsim.load_profile(PRODUCT)
     listed = list_products()
     changes = [change.on(profile) for change in parse_changes("links.l2_read.nominal_tb_per_s=4.9,x1.1")]
     other = ascendsim.load_profile(PRODUCT, overrides=changes[0])
-    cost = Cost("links.memory.nominal_tb_per_s / 3 + 0.1").of(profile)
+    cost = CostFormula("links.memory.nominal_tb_per_s / 3 + 0.1").of(profile)
     return profile.told, other.told, listed, changes, cost, profile.launch_us(7)
 
 
@@ -330,7 +330,7 @@ def change_files(folder):
 
 def product_of_figures():
     """Make a product of figures given in code, from which others follow."""
-    return toy_profiles.toy_split(**{"links.l2_read.nominal_tb_per_s": 0.7}).told
+    return toy_machines.toy_split(**{"links.l2_read.nominal_tb_per_s": 0.7}).told
 
 
 def each(function, **options):
@@ -354,6 +354,7 @@ def as_carriers():
         quick_casts.rounded(VALUES, "float16"),
         quick_casts.rounded_halves(VALUES),
         quick_casts.stored(HALVES, "float16"),
+        quick_casts.cuts_off(VALUES, "float16"),
     )
 
 
@@ -481,7 +482,7 @@ CALLS = {
     "numerics.metrics.error_metrics": [measured],
     **{
         f"numerics.quick_casts.{name}": [as_carriers]
-        for name in ("as_carrier", "decoded", "rounded", "rounded_halves", "stored")
+        for name in ("as_carrier", "cuts_off", "decoded", "rounded", "rounded_halves", "stored")
     },
     **{
         f"numerics.winograd.{name}": [in_lines]
@@ -517,26 +518,26 @@ CALLS = {
     "ops.reference.call.reference_gradients": each(by_definition),
     "ops.reference.float64.gradients_float64": each(in_float64),
     "ops.reference.ordered.bias_gradient": [summed],
-    "ops.tiling.legal.tilings.legal_tilings": [sampled_tilings],
+    "ops.tiling.legal_tilings.legal_tilings": [sampled_tilings],
     "ops.tiling.plan_files.read_plans": [PLANS],
     "ops.tiling.plan_files.write_plans": [PLANS],
     "ops.tiling.vendor.operators.operator_plan": [vendor],
-    "ops.tiling.vendor.product_tiling.product_tiling": [vendor],
+    "ops.tiling.vendor.product.product_tiling": [vendor],
     "profile.changes.Change": [products],
     "profile.changes.parse_changes": [products],
     "profile.changes.read_changes": [in_folder(change_files)],
-    "profile.records.Cost": [products],
+    "profile.records.CostFormula": [products],
     "profile.files.list_products": [products],
     "profile.files.load_profile": [products],
     "profile.files.profile_from_tree": [product_of_figures],
     "profile.records.Profile": [products],
-    "report.trace.write.write_trace": [in_folder(traced)],
+    "report.trace.write_trace": [in_folder(traced)],
     "studies.arithmetic.math.attribute": each(attributed),
     "studies.arithmetic.math.spread": each(spread),
     "studies.arithmetic.formats.format_of": [formats],
     "studies.arithmetic.formats.quantise": [
         partial(quantised, *given)
-        for given in (["float32"], ["e5m10"], ["mx(e4m3)"], ["scaled(e4m3)"], ["e4m3", "stochastic"])
+        for given in (["float32"], ["e5m10"], ["mxfp8_e4m3"], ["scaled(e4m3)"], ["e4m3", "stochastic"])
     ],
     "studies.identify.folder.rank_by_public_figures": [
         lambda: precision.rank_by_public_figures(["block:4:RNE", "seq:RNE"])

@@ -1,20 +1,31 @@
-"""The choice of tilings of convolutions, slow and plain: one candidate after another, costs as instructed.
-
-What `ops/tiling/search` does with whole arrays is done here with one number at a time; both must find the
-same tiling, of equal ones too.
-"""
+"""The choice of tilings, slow and plain, and requests and layers to ask it for."""
 
 from itertools import product
 from math import ceil, prod
 from operator import itemgetter
 from typing import NamedTuple
 
+from ascendsim import ConvProblem
 from ascendsim.cube.loads import Im2col, TapRows, Transposed, round_up
 from ascendsim.cube.mmad import Mmad, spacing_needed
 from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.ops.plan import Tiling, even_parts
 from ascendsim.ops.problems.sliding import Taps, first_box
-from ascendsim.ops.tiling.search.costs import NOWHERE, BaseBlock, base_block
+from ascendsim.ops.tiling.choose import choose
+from ascendsim.ops.tiling.given import plan_of
+from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.search.costs import NOWHERE, BaseBlock, Rates, SearchCosts, base_block
+from ascendsim.ops.tiling.vendor.layer import LayerSizes, Layouts
+from ascendsim.ops.tiling.vendor.layer import Machine as RulesMachine
+from ascendsim.ops.tiling.vendor.operators import operator_plan, plan_of_layer
+from ascendsim.ops.tiling.vendor.product import first_plan, library_plan, product_plan, product_tiling
+from ascendsim.profile import load_profile
+
+# -------------------------------------------------------------------------------------------------------
+# The choice of tilings of convolutions, slow and plain: one candidate after another, costs as instructed.
+# -------------------------------------------------------------------------------------------------------
+# What `ops/tiling/search` does with whole arrays is done here with one number at a time; both must find the
+# same tiling, of equal ones too.
 
 LONGEST_LIST, HIDDEN, MOST = 6, 0.2, 512
 
@@ -311,3 +322,140 @@ def _slices_in_l1(gemm, profile, block, base_k, box):
         if 2 * (left + right) <= capacity:
             return step
     return None
+
+
+# --- The library's search for 2-D plans of grad_input, slow and plain: one base block after another. ---
+# What `ops/tiling/vendor/library` does with whole arrays; both must find the same blocks, of equal ones
+# too.
+
+
+def best_dgrad_tiles(gemm, profile, m_all, n_all):
+    """Return (m, n, k, blocks, cycles) of the best block of a cell of so many fractals; None if none fits."""
+    costs = SearchCosts(Rates(profile, gemm.compute_dtype, profile.cores.cube), gemm.sliding, "L0A")
+    results, operand = room_of(profile)
+    best, whole, wide = None, gemm.all_taps.groups, gemm.sliding.itemsize == 4
+    for columns in range(1, n_all + 1):
+        n = -(-n_all // columns)
+        # The least rows of blocks that fit, found one by one.
+        fitting = [r for r in range(1, m_all + 1) if max(-(-m_all // r), n) <= operand]
+        fitting = [r for r in fitting if -(-m_all // r) * n <= results]
+        if not fitting:
+            continue
+        m = -(-m_all // fitting[0])
+        k = 1 if wide else max(p for p in range(1, operand // max(m, n) + 1) if whole % p == 0)
+        pixels, width, rows = min(16 * m, gemm.sliding.pixels), 16 * n, k * gemm.sliding.c0
+        load = int(costs.load_image(pixels, k))
+        load += int(costs.load_weights(rows, width, backwards=gemm.backwards, taps=gemm.taps))
+        step = max(load, int(costs.mmad(pixels, rows, width)))
+        blocks = fitting[0] * columns
+        if best is None or blocks * (whole // k) * step < best[-1]:
+            best = m, n, k, blocks, blocks * (whole // k) * step
+    return best
+
+
+def room_of(profile):
+    l0a, l0b, l0c = (profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C"))
+    return l0c // 1024, min(l0a, l0b) // 2 // 512
+
+
+# -------------------------------------------------------------------------------------------------------
+# Plans as tests ask for them: requests written in one line, with operands by their format in memory.
+# -------------------------------------------------------------------------------------------------------
+
+
+def asked(problem, gradient, dtype, profile, *, hf32=False, **more):
+    """A request; hf32: float32 that the cube rounds."""
+    return PlanRequest(problem, gradient, "hf32" if hf32 else dtype, profile, **more)
+
+
+def chosen_plan(*of, strategy="product", **more):
+    """The plan of a strategy."""
+    return choose(asked(*of, **more), strategy)
+
+
+def operators_plan(*of, by_winograd=True, **more):
+    """The plan of the product's operator, in its own words."""
+    return operator_plan(asked(*of, **more), by_winograd=by_winograd)
+
+
+def nest_plan(*of, by_winograd=True, **more):
+    """The same for a loop nest."""
+    return product_tiling(asked(*of, **more), by_winograd=by_winograd)
+
+
+def products_plan(*of, **more):
+    """The plan of the product's rules, and why there is none."""
+    return product_plan(asked(*of, **more))
+
+
+def first_rule(*of, **more):
+    """The plan by the rules of the first generation."""
+    return first_plan(asked(*of, **more))
+
+
+def library_rule(*of, **more):
+    """The plan by the library of 2-D kernels."""
+    return library_plan(asked(*of, **more))
+
+
+def plans_of(problem, gradients, compute, profile, tilings=None, schedules=None, out_dtype=None, **more):
+    """The plans of several gradients of a call, what the user gives of them by gradient."""
+    given = tilings or {}, schedules or {}
+    of = {
+        gradient: PlanRequest(problem, gradient, compute, profile, out_dtype, **more)
+        for gradient in gradients
+    }
+    return {name: plan_of(request, *(each.get(name) for each in given)) for name, request in of.items()}
+
+
+# --- Layers and cores for tests of the products' rules: what these ask for, without a profile. ---------
+
+# 910B2 and the 32 cores of a 910_95.
+ARCH22 = RulesMachine(524288, 65536, 65536, 131072, 196608, 24)
+ARCH35 = RulesMachine(524288, 65536, 65536, 262144, 253952, 32)
+LAST = Layouts("NDHWC", "NCDHW", "NDHWC")
+
+
+def layer(input, weight, *attributes, dtype="float16", hf32=False, layouts=None, **more):
+    """A layer as the rules see it; attributes as those of a convolution."""
+    found = LayerSizes.of(ConvProblem(input, weight, *attributes, **more), "hf32" if hf32 else dtype)
+    return found if layouts is None else found._replace(layouts=layouts)
+
+
+def square(channels, out, size, kernel=3, stride=1, batch=1, padding=None, **more):
+    """A layer of square images and kernels, padded so that unit steps keep the size."""
+    pad = kernel // 2 if padding is None else padding
+    return layer((batch, channels, size, size), (out, channels, kernel, kernel), stride, pad, **more)
+
+
+def rows(height, width, channels, out, batch=128, kernel=1, **more):
+    """Images of any height and width, padded likewise; 128 of them are no few tasks for 32 cores."""
+    return layer((batch, channels, height, width), (out, channels, kernel, kernel), 1, kernel // 2, **more)
+
+
+def plan(layer, gradient, machine, dtype="float16", **more):
+    """What the operator chooses on either generation of cores, which L0C tells apart here."""
+    arch = "2201" if machine.l0c == ARCH22.l0c else "3510"
+    return plan_of_layer(layer, machine, gradient, dtype, arch, **more)
+
+
+def base(plan):
+    """The sides of the base block of a plan, or of a tiling."""
+    return plan.base_m, plan.base_n, plan.base_k
+
+
+# --- A layer, a part and what its rules give: shared by the tests of the first generation's plans. -----
+
+OLD = load_profile("910B_old_1001")
+# 128 <- 128 channels of 3x3 on 40x40, 32 images.
+LAYER = ConvProblem((32, 128, 40, 40), (128, 128, 3, 3), 1, 1)
+
+
+def tiling_of(problem, gradient, profile=OLD, **more):
+    """The tiling of a gradient in float16, as the rules choose it."""
+    return first_rule(problem, gradient, "float16", profile, **more).tiling
+
+
+def grid_of(tiling):
+    """The parts of batch, columns and rows, and the cores that work on them."""
+    return tiling.batch_dim, tiling.n_dim, tiling.m_dim, tiling.used_cores

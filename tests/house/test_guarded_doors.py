@@ -25,15 +25,12 @@ from ascendsim.numerics.compiled.gathered.threads import Threads
 from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.profile import list_products, load_profile
 from ascendsim.studies.identify import judge
-from ascendsim.studies.identify.vectors import Case
+from ascendsim.studies.identify.vectors import ProbeCase
 from ascendsim.validate import run as quoted
 from ascendsim.validate.run import Noise, compare_rows
-from tests.helpers.exports import exported, shown
-from tests.helpers.float_modes import MODES, mode, modes_set
+from tests.helpers.format_samples import MODES, mode, modes_set
 from tests.helpers.guarded_calls import CALLS, LAYER, PROBLEM, PRODUCT, SUBNORMAL, TINY, USUAL, backward, told
-from tests.helpers.guarded_studies import STUDIES
-from tests.helpers.guarded_torch import TORCH, leaves
-from tests.helpers.not_called import not_called
+from tests.helpers.guarded_exports import STUDIES, TORCH, exported, leaves, not_called, shown
 
 pytestmark = pytest.mark.skipif(not MODES, reason="this processor's modes are not known here")
 TABLE = {**CALLS, **STUDIES, **TORCH}
@@ -85,7 +82,7 @@ STEADY = {
     *("numerics.formats.hifloat8.round_hifloat8", "numerics.formats.hifloat8.round_hybrid"),
     *(
         "numerics.formats.dtypes.ulps",
-        "ops.tiling.legal.tilings.legal_tilings",
+        "ops.tiling.legal_tilings.legal_tilings",
         "ops.tiling.plan_files.read_plans",
     ),
     *("ops.tiling.vendor.operators.operator_plan", "profile.files.profile_from_tree"),
@@ -222,12 +219,12 @@ def test_what_takes_seconds_begins_under_the_default(set_by_caller, monkeypatch,
     words = []
     monkeypatch.setattr(judge, "identify_format", lambda *_: words.append(modes_set()))
     monkeypatch.setattr(
-        precision, "read_outputs", lambda _: words.append(modes_set()) or {Case("a", "float16"): 0}
+        precision, "read_outputs", lambda _: words.append(modes_set()) or {ProbeCase("a", "float16"): 0}
     )
     monkeypatch.setattr(quoted, "compare_rows", lambda _: words.append(modes_set()) or compare_rows([]))
     monkeypatch.setattr(quoted, "ranking_noise", lambda _: Noise(1, 0.1, 0.1))
     precision.identify(tmp_path)
-    judge.identify_outputs({Case("a", "float16"): 0})
+    judge.identify_outputs({ProbeCase("a", "float16"): 0})
     quoted.tuning_noise.cache_clear()
     quoted.tuning_noise()
     quoted.tuning_noise.cache_clear()

@@ -1,30 +1,34 @@
 """Do the mechanisms behind the costs do what their figures say?
 
-Figures are set on the toy products (`toy_profiles.py`): GM_L1 64 bytes a cycle and 100 cycles until visible,
+Figures are set on the toy products (`toy_machines.py`): GM_L1 64 bytes a cycle and 100 cycles until visible,
 UB_GM 64 and 50, L0C_GM 64 and 40, no heads unless a test sets one.
 """
 
+import inspect
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from math import ceil
+from pathlib import Path
 
 import pytest
 
+import ascendsim
 from ascendsim.cube.loads import Submatrix, TapRows
 from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.profile import load_profile
 from ascendsim.profile.memory import Vector
-from ascendsim.program.instruction import Traffic
+from ascendsim.program.instruction import PIPES, Traffic, instructions
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import ProgramBuilder
-from ascendsim.timing.l2.phase import Outcome
+from ascendsim.timing.l2.phase import L2Outcome
 from ascendsim.timing.links import Spreading
-from ascendsim.validate.kinds.primitives import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
+from ascendsim.validate.primitives import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from tests.helpers.both_engines import time_kernel
-from tests.helpers.toy_profiles import toy_split
+from tests.helpers.toy_machines import toy_split
 
 L1, L0C = Slot("L1", 8192, "t", 0), Slot("L0C", 4096, "c", 0)
 HALF = GmTensor("x", (1 << 20,), "float16", 2)
@@ -74,7 +78,7 @@ def test_cores_that_copy_in_turn_do_not_slow_each_other():
     profile = load_profile("910B2")
     assert packed().cost(profile).traffic.in_turn
     assert not copy(1024).cost(profile).traffic.in_turn
-    together = Outcome(together=Fraction(1))
+    together = L2Outcome(together=Fraction(1))
     flows = [
         Spreading(profile, in_pairs=False).transfer("cube", made.cost(profile).traffic, together).flows[0]
         for made in (packed(), copy(1024))
@@ -440,3 +444,59 @@ def test_the_vector_unit_reaches_a_repeat_a_cycle_for_each_kind(product):
     for kind in ("unary", "binary", "divide"):
         cycles = profile.vector.head_cycles + 1000 * profile.vector.repeat_cycles[kind]
         assert stream_cycles(VectorRepeats(kind, 1000), profile, core) == ceil(cycles * clock)
+
+
+# --- the table of all
+
+
+def classes():
+    """Every public class of cube/ and vector/ that has a meaning and a cost."""
+    found = {}
+    for path in sorted(Path(ascendsim.__file__).parent.glob("[cv]*/*.py")):
+        if path.parent.name in ("cube", "vector"):
+            module = import_module(f"ascendsim.{path.parent.name}.{path.stem}")
+            for name, kind in inspect.getmembers(module, inspect.isclass):
+                own = kind.__module__ == module.__name__ and not name.startswith("_")
+                if own and hasattr(kind, "execute") and hasattr(kind, "cost"):
+                    found[name] = kind
+    return found
+
+
+CLASSES = classes()
+TABLE = {row.name: row for row in instructions()}
+
+
+def test_the_table_has_every_instruction_and_nothing_else_lists_them():
+    assert len(CLASSES) > 20
+    assert set(CLASSES) == {name for name, row in TABLE.items() if name in CLASSES}
+    tests = "".join(path.read_text() for path in Path(__file__).parents[1].glob("*/test_*.py"))
+    assert [name for name in CLASSES if f"{name}(" not in tests] == []
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_instruction_says_all_its_parts(name):
+    row, kind = TABLE[name], CLASSES[name]
+    assert row.pipe in (*PIPES, "told")
+    assert row.fields == kind._fields
+    assert row.meaning.endswith(".")
+    assert row.cost
+    # These two touch no tile: they only hold a pipe.
+    assert bool(row.reads or row.writes) == (name not in ("PipeBarrier", "StallCube"))
+    assert {*row.reads, *row.writes} <= {*row.fields}
+
+
+@pytest.mark.parametrize(
+    ("name", "pipe", "reads", "writes"),
+    [
+        ("CopyGmToL1", "MTE2", "src", "dst"),
+        ("LoadL0B", "MTE1", "src", "dst"),
+        ("Mmad", "M", "a b dst", "dst"),  # one that does not begin its accumulator
+        ("Fixpipe", "FIX", "src", "dst"),
+        ("CopyUbToGm", "MTE3", "src", "dst"),
+        ("Add", "V", "dst src", "dst"),
+        ("ToTaps", "V", "sums", "dst"),
+    ],
+)
+def test_a_row_names_what_is_read_and_written(name, pipe, reads, writes):
+    row = TABLE[name]
+    assert (row.pipe, row.reads, row.writes) == (pipe, tuple(reads.split()), tuple(writes.split()))

@@ -1,6 +1,6 @@
 """Does each instruction of the cube core mean and cost what it says?
 
-Costs are reckoned by hand from the round figures of the toy products (`toy_profiles.py`): GM_L1 64 bytes a
+Costs are reckoned by hand from the round figures of the toy products (`toy_machines.py`): GM_L1 64 bytes a
 cycle after 4 cycles, 100 until visible; L1_L0A 256 and L1_L0B 128 after 2, visible 10 later; L0C_GM 64 after
 8, visible 40 later; cube 16x16x16 products a cycle in float16, 16x16x4 in float32, head 2, visible 20 later.
 """
@@ -28,8 +28,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
-from tests.helpers.instruction_samples import counted, memory, put
-from tests.helpers.toy_profiles import toy_split, toy_unified
+from tests.helpers.toy_machines import counted, memory, put, toy_split, toy_unified
 
 TOY = toy_split()
 A1, A0, B0, C0 = (Slot(buffer, 4096, buffer, i) for i, buffer in enumerate(("L1", "L0A", "L0B", "L0C")))

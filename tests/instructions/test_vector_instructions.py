@@ -1,16 +1,12 @@
-"""Does each instruction of the vector core mean and cost what it says?
-
-Costs are reckoned by hand from the round figures of the toy products (`toy_profiles.py`): both ways between
-GM and UB 64 bytes a cycle after 4 cycles, visible 100 (in) and 50 (out) later; a vector instruction takes 2
-cycles and then, for each 256 bytes, 1 (unary, cast), 2 (binary) or, for each row, 3 (reduce); vector and cube
-clock are the same unless a test says otherwise.
-"""
+"""Does each instruction of the vector core mean and cost what it says, those of Winograd too?"""
 
 import numpy as np
 import pytest
 
+from ascendsim import load_profile
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics.accumulation.models import MathSettings
+from ascendsim.numerics.winograd import big_line, in_plane, small_line, taps_line
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.vector.instructions import (
@@ -26,8 +22,14 @@ from ascendsim.vector.instructions import (
     vector_cost,
 )
 from ascendsim.vector.relayout import Rearrange
-from tests.helpers.instruction_samples import MATH, counted, memory, put
-from tests.helpers.toy_profiles import toy_split
+from ascendsim.vector.winograd import BIG_STEPS, SMALL_STEPS, TAPS_STEPS, ToPoints, ToTaps
+from tests.helpers.toy_machines import MATH, counted, memory, put, toy_split
+
+# --- Does each instruction of the vector core mean and cost what it says? ------------------------------
+# Costs are reckoned by hand from the round figures of the toy products (`toy_machines.py`): both ways
+# between GM and UB 64 bytes a cycle after 4 cycles, visible 100 (in) and 50 (out) later; a vector
+# instruction takes 2 cycles and then, for each 256 bytes, 1 (unary, cast), 2 (binary) or, for each row, 3
+# (reduce); vector and cube clock are the same unless a test says otherwise.
 
 TOY = toy_split()
 A, B = Slot("UB", 4096, "a", 0), Slot("UB", 4096, "b", 1)
@@ -297,3 +299,141 @@ def test_vector_instructions_declare_what_they_touch():
 def test_a_kind_without_a_figure_is_told():
     with pytest.raises(UnsupportedError, match=r"repeat_cycles\.multiply is no figure .* it has unary, "):
         vector_cost(TOY, "multiply", 1)
+
+
+# --- Do the transforms of Winograd mean, touch and cost what they say? ---------------------------------
+# A vector instruction of the toy product takes 2 cycles and then 2 for each 256 bytes (binary).
+
+RNG = np.random.default_rng(0)
+LINES = {True: small_line, False: big_line}
+
+
+def to_points(small, tile_shape, tiles, begin=(0, 0)):
+    return ToPoints(A, B, small, tile_shape, tiles, begin)
+
+
+def points_of(step, pixels):
+    mem = memory()
+    put(mem, B, pixels)
+    step.execute(mem)
+    return mem.tile(A)
+
+
+@pytest.mark.parametrize(("small", "window", "size"), [(True, (4, 6), 2), (False, (6, 8), 4)])
+def test_each_tile_of_each_channel_goes_through_the_lines(small, window, size):
+    pixels = RNG.standard_normal((2, *window, 8)).astype(np.float32)
+    made = points_of(to_points(small, pixels.shape, (2, 3)), pixels)
+    assert made.shape == (2, 16, 6, 8)
+    for group, row, column, channel in np.ndindex(2, 2, 3, 8):
+        tile = pixels[group, 2 * row : 2 * row + size, 2 * column : 2 * column + size, channel]
+        want = np.array(in_plane(LINES[small], tile)).reshape(-1)
+        assert (made[group, :, 3 * row + column, channel] == want).all()
+
+
+def test_what_lies_outside_of_the_image_is_zero():
+    # A window of 6 x 6 that begins a row above and two columns beside the image, and ends a row below it.
+    pixels = RNG.standard_normal((1, 4, 3, 8)).astype(np.float32)
+    whole = np.zeros((1, 6, 6, 8), np.float32)
+    whole[:, 1:5, 2:5] = pixels
+    made = points_of(to_points(False, pixels.shape, (2, 2), (1, 2)), pixels)
+    assert (made == points_of(to_points(False, whole.shape, (2, 2)), whole)).all()
+
+
+@pytest.mark.parametrize(
+    ("small", "steps", "window"), [(True, SMALL_STEPS, (8, 16)), (False, BIG_STEPS, (10, 18))]
+)
+def test_a_transform_costs_a_repeat_for_each_step_and_64_elements(small, steps, window):
+    # 3 groups x 32 tiles x 8 channels are 12 times 64 elements.
+    whole = to_points(small, (3, *window, 8), (4, 8))
+    assert whole.cost(TOY).cycles == 2 + 2 * 12 * steps
+    # Part of the window lies outside: clearing it takes a repeat for each 64 of its elements.
+    less = to_points(small, (3, window[0] - 1, window[1], 8), (4, 8), (1, 0))
+    cleared = -(-3 * window[0] * window[1] * 8 // 64)
+    assert less.cost(TOY).cycles == 2 + 2 * (12 * steps + cleared)
+    assert whole.shape != less.shape
+
+
+def test_steps_are_those_that_the_lines_have():
+    # Two pixels to four points: s0 as it is, a sum, a difference and a change of sign: two columns without
+    # the first (it stays where it is), four rows with it. Four to four: four sums for eight lines. Four sums
+    # to three taps: six for four columns and three rows.
+    assert (SMALL_STEPS, BIG_STEPS, TAPS_STEPS) == (2 * 3 + 4 * 4, 4 * 4 + 4 * 4, 4 * 6 + 3 * 6)
+
+
+def sums_and_slots(rows, columns):
+    mem = memory()
+    slots = tuple(Slot("UB", 4096, f"sums {at}", 1 + at) for at in range(16))
+    sums = RNG.standard_normal((16, rows, columns)).astype(np.float32)
+    for slot, values in zip(slots, sums, strict=True):
+        put(mem, slot, values)
+    return mem, slots, sums
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_sums_become_taps_in_the_layout_of_weights(turned):
+    mem, slots, sums = sums_and_slots(16, 8)
+    step = ToTaps(A, slots, 16, 8, 8, turned)
+    step.execute(mem)
+    made = mem.tile(A)
+    for row, column in np.ndindex(16, 8):
+        taps = np.array(in_plane(taps_line, sums[:, row, column].reshape(4, 4))).reshape(-1)
+        small, big = (column, row) if turned else (row, column)
+        # Of a row: group of 8 channels of the big side, tap, channel.
+        got = made[small].reshape(-1, 9, 8)[big // 8, :, big % 8]
+        assert (got == taps).all()
+    assert (step.pipe, step.reads, step.writes, step.gm) == ("V", slots, (A,), None)
+
+
+def test_taps_cost_a_repeat_for_each_step_and_more_where_they_are_turned():
+    # 16 x 8 elements are two repeats of 64.
+    _, slots, _ = sums_and_slots(16, 8)
+    plain, turned = (ToTaps(A, slots, 16, 8, 8, flag) for flag in (False, True))
+    assert plain.cost(TOY).cycles == 2 + 2 * 2 * TAPS_STEPS
+    transpose = toy_split().vector.instruction_cycles("transpose", 9 * 2)
+    assert turned.cost(TOY).cycles == plain.cost(TOY).cycles + transpose
+    assert plain.shape != turned.shape
+
+
+def test_cycles_of_the_vector_clock_become_those_of_the_cube_once():
+    # On the 950PR both clocks are one: a head of 23, 32 steps of 16 repeats.
+    cost = to_points(False, (4, 10, 18, 8), (4, 8)).cost(load_profile("950PR_9589"))
+    assert cost.cycles == 23 + 32 * 16
+
+
+def differing(make, values):
+    """Commands with each of some values for each field, all others as the first."""
+    first = {name: listed[0] for name, listed in values.items()}
+    return [make(**first | {name: value}) for name, listed in values.items() for value in listed]
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        differing(
+            lambda **said: ToPoints(A, B, begin=(0, 0), **said),
+            {
+                "small": [False, True],
+                "tile_shape": [
+                    (2, 10, 18, 8),
+                    (3, 10, 18, 8),
+                    (2, 9, 18, 8),
+                    (2, 10, 17, 8),
+                    (2, 10, 18, 16),
+                ],
+                "tiles": [(4, 8), (3, 8), (4, 7), (8, 4)],
+            },
+        ),
+        differing(
+            lambda **said: ToTaps(A, (B,) * 16, c0=8, **said),
+            {"rows": [16, 32, 64], "columns": [8, 16, 40], "turned": [False, True]},
+        ),
+    ],
+    ids=["points", "taps"],
+)
+def test_commands_of_one_shape_cost_the_same(commands):
+    """The engines time one command for all of a shape."""
+    costs = {}
+    for command in commands:
+        assert costs.setdefault(command.shape, command.cost(TOY)) == command.cost(TOY)
+    # The fields above are all that a cost follows from, and each value of one makes another.
+    assert len(set(costs.values())) > 4

@@ -244,7 +244,7 @@ def test_conv_tbc_in_a_file(answers, file):
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON text"),
+        ("[" * 100_000, "nested too deep"),
         ("[]", "holds no call"),
         ("3", "got int; it must be a table of name, api"),
         ({"apis": "x"}, "unknown key 'apis'; did you mean api?"),
@@ -343,7 +343,7 @@ def test_runs_follow_a_rule_set_too(capsys, rules, status):
     if status:
         assert printed.err.startswith("ascendsim: 161002 ACLNN_ERR_PARAM_INVALID, check 14")
     else:
-        assert f"rule set {rules}" in " ".join(printed.out.split())
+        assert f"rule set `{rules}`" in " ".join(printed.out.split())
 
 
 def test_runs_refuse_an_unknown_rule_set(capsys):

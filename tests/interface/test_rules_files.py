@@ -1,16 +1,21 @@
-"""Does a rule set load only if it says everything, and say where it does not?"""
+"""Does a rule set load only if it says everything, and is an answer that is remembered the right one?"""
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ascendsim.errors import ConfigError
+from ascendsim import convolution_backward
+from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.profile import list_products, load_profile
 from ascendsim.rules import load_rules, resolve, rule_product, rule_set_names
 from ascendsim.rules.loader import product_names, rules_directory
-from tests.helpers.rules_calls import answer, conv
+from tests.helpers.calls import answer, conv
+
+# --- Does a rule set load only if it says everything, and say where it does not? -----------------------
 
 
 @pytest.fixture
@@ -81,10 +86,10 @@ def test_a_base_that_changes_is_read_again(own, tmp_path):
     assert load_rules(upper).title == "second"
 
 
-def test_a_limit_without_a_largest_value_limits_nothing(own):
+def test_a_limit_without_a_largest_value_is_refused(own):
     path = own("[[convolution.limits]]\nof = 'stride'\nstatus = 161002\nsource = 'none'\n")
-    assert load_rules(path).convolution.limits[0].max is None
-    assert answer(conv(stride=64), "910B", path) == (0, "")
+    with pytest.raises(ConfigError, match=r"convolution\.limits\[0\], of stride: .* neither max"):
+        load_rules(path)
     path.write_text(path.read_text() + "max = 63\n")
     assert answer(conv(stride=64), "910B", path) == (161002, "24b")
 
@@ -243,3 +248,59 @@ def test_the_directory_is_found_from_anywhere():
 def test_what_is_longer_than_any_path_is_not_looked_for(length, message):
     with pytest.raises(ConfigError, match=message):
         load_rules("x" * length)
+
+
+# --- Does a call that has been decided before get the same answer, and any other call its own? ---------
+
+
+def test_an_equal_call_gets_an_equal_decision_with_a_table_of_its_own():
+    first = resolve(conv(), "910B")
+    first.dtypes["grad_input"] = "int4"
+    second = resolve(conv(), "910B")
+    assert second.dtypes["grad_input"] == "float32"
+    assert second == first._replace(dtypes={**first.dtypes, "grad_input": "float32"})
+
+
+@pytest.mark.parametrize("name", ["groups", "stride"])
+def test_true_is_no_number_where_one_has_been_accepted(name):
+    # For Python True == 1, and their hashes are equal.
+    one = {"groups": 1, "stride": (1, 1, 1)}[name]
+    call = replace(conv(weight=(6, 4, 3, 3, 3), groups=1), **{name: one})
+    assert resolve(call, "910B").compute_dtype == "float32"
+    bad = replace(call, **{name: True if name == "groups" else (True, 1, 1)})
+    for _ in range(2):
+        with pytest.raises(AclnnError):
+            resolve(bad, "910B")
+
+
+def test_a_rule_set_that_is_edited_decides_anew(tmp_path):
+    own = tmp_path / "own.toml"
+    answers = []
+    for text in ("base = 'documented'", "base = 'documented'\ndirect_outputs = true"):
+        own.write_text(text)
+        answers += [resolve(conv(), "910B", own).direct_outputs for _ in range(2)]
+    assert answers == [False, False, True, True]
+
+
+def test_products_have_decisions_of_their_own():
+    # 310P has no float32 cube: cubeMathType 1 lets it compute in float16.
+    call = conv((2, 4, 6, 7), (6, 2, 3, 3), cube_math_type=1)
+    assert [resolve(call, product).compute_dtype for product in ("910B", "310P") * 2] == [
+        "hf32",
+        "float16",
+    ] * 2
+
+
+def test_numbers_of_other_types_make_the_same_gradients():
+    rng = np.random.default_rng(0)
+    shapes = (2, 4, 5, 5), (2, 3, 5, 5), (4, 3, 3, 3)
+    tensors = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
+    made = [
+        convolution_backward(
+            *tensors, None, stride, 1, 1, False, 0, one, (True, True, False), 0, timing=False
+        )
+        for stride, one in ((1, 1), (np.int64(1), np.int32(1)), ([1, 1], 1))
+    ]
+    for other in made[1:]:
+        assert np.array_equal(other.grad_input, made[0].grad_input)
+        assert np.array_equal(other.grad_weight, made[0].grad_weight)

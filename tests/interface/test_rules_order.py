@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from ascendsim.rules import TensorDescription as T
-from tests.helpers.rules_calls import answer, changed, conv, tbc
+from tests.helpers.calls import answer, changed, conv, tbc
 
 # Calls that pass, by rule set and product: every violation below changes one of them.
 CONV_3D = conv()

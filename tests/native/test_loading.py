@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ProgramError
-from ascendsim.native import Native, elf, identity, processor
+from ascendsim.native import Native, elf, processor
+from ascendsim.native import cache as identity
 from ascendsim.native import elf as loading
 from ascendsim.native.cache import cache_file, read
 from ascendsim.native.elf import PAGE, image_of

@@ -1,4 +1,4 @@
-"""Is compiled code equal to its plain functions, kept on disk, never stale, and strict about what it gets?"""
+"""Is compiled code equal to its plain functions, kept, never stale, and strict about what it gets?"""
 
 import os
 import pickle
@@ -12,12 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.native import Native
 from ascendsim.native.cache import cache_file, read, write
 from ascendsim.native.object_code import ObjectCode
 from ascendsim.native.sealed import remove_unused
+from ascendsim.ops import graph_times as known_times
+from ascendsim.timing.fast import phase as engine
+from ascendsim.timing.l2 import phase as l2
 from tests.helpers import native_functions as plain
+
+# -------------------------------------------------------------------------------------------------------
+# Is compiled code equal to its plain functions, kept on disk, never stale, and strict about what it gets?
+# -------------------------------------------------------------------------------------------------------
 
 ROOT = Path(__file__).parents[2]
 FILL = (plain.scaled, plain.chained, plain.fill)
@@ -25,7 +33,7 @@ KINDS = ("int64[]", "int32[]", "uint8[]", "float64[]", "int64")
 READ = Native((plain.read_at,), ("int64[]", "int64"))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     # As they are for a user who has set nothing, also in a run of all tests with checked indices.
     for name in ("NUMBA_CACHE_DIR", "NUMBA_BOUNDSCHECK"):
@@ -72,6 +80,7 @@ print(native(np.array([5, 6, 7]), 1), "numba" in sys.modules)
 
 
 # ------------------------------------------------------------------------------------------ what it computes
+@pytest.mark.usefixtures("own_cache")
 def test_compiled_code_does_what_the_plain_functions_do():
     # By hand, for one element: small = -3 - 1; codes = 0 + 250; rates = 1 / 4; the helpers give
     # (-3 * 3 + 7) + (7 * 3 + 7) = 26; the sum is 26 - 4 * 250 + 2.
@@ -84,6 +93,7 @@ def test_compiled_code_does_what_the_plain_functions_do():
     assert compiled[3][0] == 0.25
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_the_order_of_arguments_is_kept():
     # a + b c - d + e f + g h + i - j with c and h read at index 1.
     array = lambda *values: np.array(values)  # noqa: E731
@@ -95,22 +105,26 @@ def test_the_order_of_arguments_is_kept():
     assert native(*given) == native.python(*given) == 1 + 2 * 3 - 4 + 5 * 6 + 7 * 8 + 9 - 10
 
 
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("number", [0, -1, 2**63 - 1, -(2**63)])
 def test_all_64_bits_go_in_and_come_back(number):
     assert Native((plain.refuse,), ("int64",))(abs(number) % 2**63) == abs(number) % 2**63
     assert READ(np.array([number]), 0) == number
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_an_integer_may_be_one_of_numpy():
     assert READ(np.array([4, 5]), np.int32(1)) == 5
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_division_by_zero_gives_an_infinity():
     rates = np.array([1.0, 0.0])
     assert Native((plain.quotient,), ("float64[]",))(rates) == 0
     assert rates[0] == np.inf
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_an_empty_and_a_read_only_array_are_arrays():
     fixed = np.array([1, 2, 3])
     fixed.flags.writeable = False
@@ -120,6 +134,7 @@ def test_an_empty_and_a_read_only_array_are_arrays():
     assert native(*empty, 0) == 0
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_raise_stops_with_an_error():
     native = Native((plain.refuse,), ("int64",))
     assert native(3) == 3
@@ -127,12 +142,14 @@ def test_a_raise_stops_with_an_error():
         native(-1)
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_compiled_function_can_be_sent_to_another_process():
     READ(np.array([1]), 0)
     assert pickle.loads(pickle.dumps(READ))(np.array([3, 4]), 1) == 4
 
 
 # ------------------------------------------------------------------------------------------ what it refuses
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -152,6 +169,7 @@ def test_other_arguments_than_declared_are_refused(given, words):
         READ(*given)
 
 
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("functions", "kinds", "words"),
     [
@@ -164,12 +182,14 @@ def test_a_wrong_declaration_is_refused(functions, kinds, words):
         Native(functions, kinds)
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_code_that_asks_an_array_for_its_length_is_refused():
     # A pointer knows none; where indices are checked, arrays are numba's.
     with pytest.raises(AscendSimError, match="the compiler does not take it"):
         Native((plain.length,), ("int64[]",))(np.arange(3))
 
 
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("entry", "kinds"),
     [
@@ -202,6 +222,7 @@ except ProgramError:
 """
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_an_index_out_of_bounds_is_found_on_request(tmp_path):
     # The helper reads beyond its array, but inside the memory that the array is a part of.
     assert in_process(OUTSIDE).split("\n") == ["3", "6"]
@@ -211,12 +232,14 @@ def test_an_index_out_of_bounds_is_found_on_request(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------ what is kept
+@pytest.mark.usefixtures("own_cache")
 def test_a_second_process_needs_no_compiler(tmp_path):
     assert in_process(CALL) == "6 True"
     assert [path.name.split("-")[0] for path in kept(tmp_path)] == ["read_at"]
     assert in_process(CALL) == "6 False"
 
 
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("damage", [lambda code: code[:-1], lambda _: b"", lambda code: code[:-1] + b"?"])
 def test_a_damaged_file_is_made_again(damage, tmp_path):
     in_process(CALL)
@@ -228,18 +251,21 @@ def test_a_damaged_file_is_made_again(damage, tmp_path):
     assert kept(tmp_path) == [path]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_without_a_folder_it_is_compiled_in_memory(tmp_path):
     (tmp_path / "file").write_text("")
     for _ in range(2):
         assert in_process(CALL, XDG_CACHE_HOME=str(tmp_path / "file")) == "6 True"
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_the_folder_of_the_compiler_comes_first(tmp_path):
     in_process(CALL, NUMBA_CACHE_DIR=str(tmp_path / "theirs"))
     assert len(kept(tmp_path, "theirs")) == 1
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_file_that_cannot_be_written_is_left_out(tmp_path):
     (tmp_path / "file").write_text("")
     write(tmp_path / "file" / "inside", ObjectCode("symbol", b"code"))
@@ -248,6 +274,7 @@ def test_a_file_that_cannot_be_written_is_left_out(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_what_is_written_is_read(tmp_path):
     code = ObjectCode("symbol", b"\n\0code\n")
     write(tmp_path / "file", code)
@@ -273,6 +300,7 @@ def age(path, hours):
     os.utime(path, (used, used))
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_code_that_nobody_has_used_for_a_day_is_removed_when_its_sources_have_changed(tmp_path):
     made = ObjectCode("name", b"code")
     old, recent, other, new = (tmp_path / name for name in ("f-1", "f-2", "g-1", "f-3"))
@@ -284,6 +312,7 @@ def test_code_that_nobody_has_used_for_a_day_is_removed_when_its_sources_have_ch
     assert sorted(tmp_path.iterdir()) == [recent, new, other]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_reading_is_using(tmp_path):
     old, new = tmp_path / "f-1", tmp_path / "f-2"
     write(old, ObjectCode("name", b"code"))
@@ -293,6 +322,7 @@ def test_reading_is_using(tmp_path):
     assert old.exists()
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_folders_are_removed_as_a_whole_and_what_is_gone_is_no_error(tmp_path):
     old, recent, missing = (tmp_path / name for name in ("old", "recent", "missing"))
     for folder, hours in ((old, 25), (recent, 23)):
@@ -304,6 +334,7 @@ def test_folders_are_removed_as_a_whole_and_what_is_gone_is_no_error(tmp_path):
     assert (recent / "inner" / "file").read_text() == "code"
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_folder_that_may_not_be_removed_stays(tmp_path, monkeypatch):
     old = tmp_path / "old"
     old.mkdir()
@@ -317,6 +348,7 @@ def test_a_folder_that_may_not_be_removed_stays(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [old]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_code_of_a_changed_source_is_other_code(tmp_path):
     path = tmp_path / "made.py"
     for shift in (1, 2):
@@ -324,6 +356,7 @@ def test_code_of_a_changed_source_is_other_code(tmp_path):
         assert Native((made.helper, made.entry), ("int64",))(10) == 10 + shift
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_constant_from_another_file_is_part_of_the_key(tmp_path):
     made = module_of(tmp_path / "made.py", SOURCE)
     for shift in (1, 2):
@@ -331,6 +364,7 @@ def test_a_constant_from_another_file_is_part_of_the_key(tmp_path):
         assert Native((made.helper, made.entry), ("int64",))(10) == 10 + shift
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_constant_that_is_read_through_its_module_is_part_of_the_key(tmp_path):
     made = module_of(tmp_path / "made.py", SOURCE.replace("SHIFT", "table.SHIFT"))
     for shift in (1, 2):
@@ -338,6 +372,7 @@ def test_a_constant_that_is_read_through_its_module_is_part_of_the_key(tmp_path)
         assert Native((made.helper, made.entry), ("int64",))(10) == 10 + shift
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_processor_types_and_checks_are_part_of_the_key(monkeypatch):
     functions, kinds = (plain.read_at,), ("int64[]", "int64")
     files = {
@@ -353,6 +388,7 @@ def test_processor_types_and_checks_are_part_of_the_key(monkeypatch):
     assert len(files) == 6
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_functions_without_a_file_are_compiled_in_memory(tmp_path):
     names = {}
     exec(SOURCE, names)
@@ -363,7 +399,75 @@ def test_functions_without_a_file_are_compiled_in_memory(tmp_path):
     assert kept(tmp_path) == []
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_processes_that_start_together_agree(tmp_path):
     with ThreadPoolExecutor(3) as pool:
         assert {answer.split()[0] for answer in pool.map(in_process, [CALL] * 3)} == {"6"}
     assert len(kept(tmp_path)) == 1
+
+
+# --- Do compiled functions see arrays as they are, and never ask for a place that there is not? --------
+
+ROOMS = [(engine, "ENGINE"), (l2, "PREPARE"), (l2, "WALK"), (l2, "CLASSIFY")]
+# A network's first layer in small: strides, padding, groups of channels that are not full.
+PROBLEM = ConvProblem((3, 5, 9, 9), (20, 5, 3, 3), stride=2, padding=1)
+
+
+class Checked:
+    """An array that has its places from 0 on, and no others."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def _place(self, index):
+        assert 0 <= index < len(self.values), f"{index} of {len(self.values)}"
+        return index
+
+    def __getitem__(self, index):
+        return int(self.values[self._place(index)])
+
+    def __setitem__(self, index, value):
+        self.values[self._place(index)] = value
+
+
+class Plain:
+    """The plain functions of compiled ones, over checked arrays; counts its calls."""
+
+    def __init__(self, native):
+        self.native, self.calls = native, 0
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        checked = [Checked(one) if isinstance(one, np.ndarray) else one for one in arguments]
+        return self.native.python(*checked)
+
+
+@pytest.mark.parametrize("start", ["warm", "cold", "handed"])
+def test_no_index_lies_outside_of_its_array(start, monkeypatch):
+    # Compiled code does not look: from -1 it would read what lies before the array.
+    profile = load_profile("910B2", {"l2.capacity_bytes": 4096})
+    kept = estimate(PROBLEM, product=profile, l2_start=start)
+    # Else kernels of vector cores would not run again.
+    known_times._remembered.cache_clear()
+    watched = {name: Plain(getattr(room, name)) for room, name in ROOMS}
+    for room, name in ROOMS:
+        monkeypatch.setattr(room, name, watched[name])
+    found = estimate(PROBLEM, product=profile, l2_start=start)
+    assert [one.times for one in found.kernels] == [one.times for one in kept.kernels]
+    assert all(one.calls for one in watched.values())
+
+
+@pytest.mark.parametrize("checks", ["0", "1"])
+def test_numbers_go_in_and_out_as_the_type_of_the_array_has_them(checks, monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_BOUNDSCHECK", checks)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    kinds = "int64[]", "int32[]", "uint8[]", "float64[]"
+    native = Native((plain.put,), kinds)
+    given = np.zeros(3, np.int64), np.zeros(3, np.int32), np.zeros(3, np.uint8), np.zeros(3)
+    # 300 in eight bits is 44, and 2**32 + 5 in 32 is 5; a half stays one only as a float.
+    assert native(*given) == 0
+    made = [array.tolist() for array in given]
+    assert made == [[0, 2**40, 2], [0, 5, 2], [0, 44, 2], [0, 0.5, 2.5]]

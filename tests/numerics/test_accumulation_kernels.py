@@ -15,7 +15,7 @@ from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
-from tests.helpers.adversarial import CLASSES, GRIDS, PROBES, same_bits, tile
+from tests.helpers.format_samples import CLASSES, GRIDS, PROBES, same_bits, tile
 
 # Every kind in every rounding, both pairings, with and without the accumulator, and every option.
 MODELS = [
@@ -239,6 +239,15 @@ def test_wrong_shapes_types_and_models_say_what_is_wrong() -> None:
         accumulate(model, a, b, np.asfortranarray(c))
     with pytest.raises(ConfigError, match="resolve cube_k"):
         accumulate(AccumulationModel.parse("block:cube_k:RNE"), a, b, c)
+
+
+def test_a_kind_that_nothing_computes_is_no_other_kind() -> None:
+    model = AccumulationModel.parse("block:4:RNE")
+    object.__setattr__(model, "kind", "new")
+    a, b, c = tile("normal", "fp16", 2, 3, 4)
+    for compute in (accumulate, accumulate_twin):
+        with pytest.raises(AssertionError, match="does not know the accumulation model kind 'new'"):
+            compute(model, a, b, c)
 
 
 @pytest.mark.slow

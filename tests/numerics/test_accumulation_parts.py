@@ -1,4 +1,4 @@
-"""Do the parts of the compiled kernels keep the promises that the kernels rely on?"""
+"""Do the parts of the compiled kernels keep their promises, also in memory that was used before?"""
 
 import math
 import os
@@ -8,14 +8,18 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 
 import numba
 import numpy as np
 import pytest
 
+from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.twins import rounded, term
 from ascendsim.numerics.compiled import jit
+from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.compiled.block_sums import cut, is_normal, split
+from ascendsim.numerics.compiled.packing import MOST_KEPT, SCRATCH, Scratch
 from ascendsim.numerics.compiled.panel_rounding import (
     LIMBS,
     MODES,
@@ -31,6 +35,56 @@ from ascendsim.numerics.compiled.panel_rounding import (
 from ascendsim.numerics.compiled.panels import LANES, ROWS, to_single
 from ascendsim.numerics.compiled.workspace import extent, is_narrow
 from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32
+
+# --- May kernel calls take their memory in turn? What an earlier call has left there changes no bit. ---
+
+MODELS = [
+    *("seq:RNE", "seq:RNA", "seq-muladd:RZ", "block:16:RNE", "block:16:RZ", "block:4:RNE+split3"),
+    *("block-add:8:RNE:RZ", "tree:16:adjacent:RNE", "tree:8:halves:RNA", "align:16:F24:RZ:acc"),
+    *("exact-mmad:RNE", "fp16-acc(seq:RNE)", "fp16-acc(block:4:RNE)"),
+]
+
+
+def operands(spread):
+    rng = np.random.default_rng(spread)
+    a, b = rng.standard_normal((10, 37)), rng.standard_normal((37, LANES + 3))
+    a *= 2.0 ** rng.integers(-spread, spread + 1, a.shape)
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("spread", [0, 60])  # proven at once; summed with errors and as long integers
+def test_what_another_call_has_left_changes_nothing(model, spread):
+    a, b = operands(spread)
+    results = []
+    for left in (np.nan, 0.0, -1e30):
+        c = np.zeros((len(a), b.shape[1]), np.float32)
+        for element in (np.float64, np.float32):
+            SCRATCH.lend(1, element).fill(left)
+        accumulate(AccumulationModel.parse(model), a, b, c)
+        results.append(c.tobytes())
+    assert len(set(results)) == 1
+
+
+def test_a_thread_never_gets_the_memory_of_another():
+    ours, theirs = SCRATCH.lend(8, np.float64), []
+    thread = Thread(target=lambda: theirs.append(SCRATCH.lend(8, np.float64)))
+    thread.start()
+    thread.join()
+    assert not np.shares_memory(ours, theirs[0])
+
+
+def test_memory_is_kept_unless_it_is_too_small_or_the_call_is_large():
+    scratch = Scratch()
+    first = scratch.lend(100, np.float64)
+    assert scratch.lend(50, np.float64) is first
+    assert scratch.lend(101, np.float64).size >= 101
+    assert scratch.lend(7, np.float32).dtype == np.float32
+    assert scratch.lend(MOST_KEPT + 1, np.float64).size > MOST_KEPT
+    assert scratch.lend(100, np.float64).size <= MOST_KEPT
+
+
+# --- Do the parts of the compiled kernels keep the promises that the kernels rely on? ------------------
 
 PANEL = ROWS * LANES
 
@@ -314,7 +368,7 @@ def run_python(code: str, **variables: str) -> str:
 
 def test_others_keep_the_cache_folder_they_set(tmp_path: Path) -> None:
     code = (
-        "import numba, ascendsim.numerics.compiled.kernels.block\n"
+        "import numba, ascendsim.numerics.compiled.block_kernels\n"
         "from ascendsim.numerics.compiled.jit import cache_folder\n"
         "print(numba.config.CACHE_DIR, cache_folder())"
     )
@@ -376,7 +430,7 @@ def test_narrower_machines_give_the_same_bits(features: str, tmp_path: Path) -> 
         pytest.skip("the features are those of x86-64")
     code = (
         "import hashlib, numpy as np\n"
-        "from tests.helpers.adversarial import CLASSES, GRIDS, tile\n"
+        "from tests.helpers.format_samples import CLASSES, GRIDS, tile\n"
         "from ascendsim.numerics.compiled.accumulate import accumulate\n"
         "from ascendsim.numerics.accumulation.models import AccumulationModel\n"
         "digest = hashlib.sha256(); np.seterr(all='ignore')\n"

@@ -1,4 +1,7 @@
-"""Are the conversions around the cube those of the product: casts, HF32, Fixpipe, sums of parts?"""
+"""Are the conversions around the cube, and the compiled ones of long arrays, the right ones?"""
+
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -7,13 +10,28 @@ import pytest
 from ascendsim import ConvProblem, convolution_backward, load_profile
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.formats.casts import encode
+from ascendsim.numerics.compiled.gathered import turned as turning
+from ascendsim.numerics.compiled.gathered.turned import (
+    narrowed,
+    on_half_grid,
+    rounded_halves,
+    turn_to,
+    turned,
+    turned_to_halves,
+    widened,
+)
+from ascendsim.numerics.formats.casts import decode, encode, round_to
+from ascendsim.numerics.quick_casts import LEAST, decoded, is_stored, rounded, stored
+from ascendsim.numerics.quick_casts import as_carrier as as_carrier_quick
+from ascendsim.numerics.quick_casts import rounded_halves as rounded_halves_quick
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.call import Options
-from tests.helpers.operator_calls import as_carrier, names
-from tests.helpers.requests import plans_of
-from tests.helpers.toy_profiles import toy_split, toy_unified
+from tests.helpers.calls import as_carrier, names
+from tests.helpers.slow_tilings import plans_of
+from tests.helpers.toy_machines import toy_split, toy_unified
+
+# --- Are the conversions around the cube those of the product: casts, HF32, Fixpipe, sums of parts? ----
 
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")
 ALL = (True, True, True)
@@ -270,3 +288,194 @@ def test_a_format_that_the_cube_lacks_is_refused_by_name():
     profile = load_profile("910B")
     with pytest.raises(UnsupportedError, match="the cube of 910B2 does not multiply hifloat8"):
         Options(product=profile).model("hifloat8")
+
+
+# --- Are compiled conversions between binary16 and binary32 those of numpy, which rounds correctly? ----
+
+CODES = np.arange(65536, dtype=np.uint16).view(np.float16)
+
+
+def same_bits(x, y):
+    kind = f"u{x.itemsize}"
+    nan = np.isnan(x) & np.isnan(y)
+    return x.dtype == y.dtype and x.shape == y.shape and np.all((x.view(kind) == y.view(kind)) | nan)
+
+
+def test_every_code_is_widened_exactly():
+    assert same_bits(widened(CODES), CODES.astype(np.float32))
+
+
+def test_every_value_and_the_midpoints_with_their_neighbours_are_rounded_to_the_even_side():
+    finite = CODES[np.isfinite(CODES)].astype(np.float64)
+    ordered = np.unique(finite)
+    # 65520 is the midpoint between the largest value and where the next one would be.
+    middles = np.append((ordered[1:] + ordered[:-1]) / 2, [65520.0, -65520.0]).astype(np.float32)
+    values = [np.nextafter(middles, np.float32(side)) for side in (-np.inf, np.inf)]
+    every = np.concatenate([finite.astype(np.float32), middles, *values])
+    with np.errstate(all="ignore"):
+        assert same_bits(on_half_grid(every), every.astype(np.float16).astype(np.float32))
+        assert same_bits(rounded_halves(every), every.astype(np.float16))
+
+
+@pytest.mark.parametrize("place", [0, 130, 299])
+def test_only_what_is_on_the_grid_is_narrowed(place):
+    # All codes but those of NaN, whose payloads the conversion makes quiet: in whole panels and beyond.
+    codes = CODES[~np.isnan(CODES)]
+    assert same_bits(narrowed(codes.astype(np.float32)), codes)
+    values = np.resize(codes, 300).astype(np.float32)
+    assert same_bits(narrowed(values), np.resize(codes, 300))
+    for off in (np.nextafter(np.float32(1), np.float32(2)), 65520.0, 2.0**-25, 3 * 2.0**-25):
+        wrong = values.copy()
+        wrong[place] = off
+        assert narrowed(wrong) is None
+    # The lowest bit of a payload has no place in binary16, the highest has.
+    lost, kept = np.array([0x7FC00001, 0x7FC02000], np.uint32).view(np.float32)
+    values[place] = lost
+    assert narrowed(values) is None
+    values[place] = kept
+    assert same_bits(narrowed(values).astype(np.float32), values)
+
+
+def test_any_bits_are_rounded():
+    values = np.random.default_rng(0).integers(0, 2**32, 300_001, dtype=np.uint32).view(np.float32)
+    with np.errstate(all="ignore"):
+        assert same_bits(on_half_grid(values), values.astype(np.float16).astype(np.float32))
+        assert same_bits(rounded_halves(values), values.astype(np.float16))
+    # To the last bit, that of a NaN too: what two passes make.
+    assert rounded_halves(values).tobytes() == narrowed(on_half_grid(values)).tobytes()
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (127,), (3, 5, 43), (4, 0, 2)])
+def test_shapes_are_kept_and_strides_are_followed(shape):
+    values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    halves = values.astype(np.float16)
+    on_grid = halves.astype(np.float32)
+    assert same_bits(narrowed(on_grid), halves)
+    assert same_bits(narrowed(on_grid.T), halves.T.copy())
+    assert same_bits(on_half_grid(values.T), on_grid.T.copy())
+    assert same_bits(rounded_halves(values.T), halves.T.copy())
+    assert same_bits(widened(halves.T), halves.T.astype(np.float32).copy())
+
+
+def test_halves_that_lie_anywhere_are_converted():
+    # From an odd address, and read-only.
+    values = np.arange(300, dtype=np.float16)
+    moved = np.frombuffer(b"\0" + values.tobytes(), np.uint8)[1:].view(np.float16)
+    assert not moved.flags.aligned
+    assert not moved.flags.writeable
+    assert same_bits(widened(moved), values.astype(np.float32))
+
+
+@pytest.mark.parametrize("converts", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 40), (3, 33, 17), (2, 32, 48), (0, 4, 4)])
+def test_matrices_are_converted_from_and_to_binary16_as_they_are_turned(monkeypatch, converts, shape):
+    # Without conversions of the processor's own it takes a pass more, and numpy.
+    own = converts and turning.HALF_CONVERSIONS
+    monkeypatch.setattr(turning, "HALF_CONVERSIONS", own)
+    codes = np.random.default_rng(0).integers(0, 1 << 16, shape).astype(np.uint16).view(np.float16)
+    assert same_bits(turned(codes), codes.astype(np.float32).transpose(0, 2, 1).copy())
+    # Read-only, from an odd address, and in strides.
+    moved = np.frombuffer(b"\0" + codes.tobytes(), np.uint8)[1:].view(np.float16).reshape(shape)
+    assert same_bits(turned(moved), codes.astype(np.float32).transpose(0, 2, 1).copy())
+    assert same_bits(turned(codes[:, ::-1]), codes[:, ::-1].astype(np.float32).transpose(0, 2, 1).copy())
+    # Ties between neighbours in binary16, what lies beyond its largest value, and below its smallest.
+    same = np.zeros((shape[0], shape[2], shape[1]), np.float16)
+    turn_to(codes, np.arange(shape[2]) * shape[1], same)
+    assert same.tobytes() == codes.transpose(0, 2, 1).tobytes()  # to the last bit of a NaN
+    with np.errstate(all="ignore"):
+        values = np.ldexp(codes.astype(np.float32), np.random.default_rng(1).integers(-12, 2, shape))
+        assert same_bits(turned_to_halves(values), values.astype(np.float16).transpose(0, 2, 1).copy())
+
+
+# -------------------------------------------------------------------------------------------------------
+# Are the casts of long arrays, of which binary16 is compiled, those of `formats/casts.py` bit for bit?
+# -------------------------------------------------------------------------------------------------------
+
+# Any bits at all: subnormals, both infinities, NaN, ties of binary16 among them.
+BITS = np.random.default_rng(0).integers(0, 2**32, 8 * LEAST, dtype=np.uint32)
+BITS[: 4 * LEAST : 2] &= np.uint32(0xFFFFE000)  # on the grid of binary16, or halfway between two of it
+VALUES = BITS.view(np.float32)
+SIZES = (0, 1, LEAST - 1, LEAST, 8 * LEAST)
+FORMATS = ("float16", "bfloat16", "float8_e4m3fn", "hifloat8", "float32")
+
+
+def same_bits_quick(x, y):
+    nan = np.isnan(x) & np.isnan(y)
+    return (
+        x.dtype == y.dtype
+        and x.shape == y.shape
+        and np.all((x.view(f"u{x.itemsize}") == y.view(f"u{x.itemsize}")) | nan)
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_values_are_rounded_as_the_definition_rounds_them(dtype, size):
+    values = VALUES[:size]
+    assert same_bits_quick(rounded(values, dtype), round_to(values, dtype))
+    assert same_bits_quick(rounded(values, dtype, "saturate"), round_to(values, dtype, overflow="saturate"))
+
+
+def test_another_rounding_than_to_nearest_is_not_taken_for_it():
+    cut = rounded(VALUES, "float16", "ieee", "TRUNC")
+    assert same_bits_quick(cut, round_to(VALUES, "float16", "TRUNC"))
+    assert not same_bits_quick(cut, rounded(VALUES, "float16"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_stored_elements_and_carriers_are_those_of_encode_and_decode(size):
+    values = round_to(VALUES[:size], "float16")
+    codes = stored(values, "float16")
+    assert same_bits_quick(codes, encode(values, "float16"))
+    assert same_bits_quick(decoded(codes, "float16"), decode(codes, "float16"))
+
+
+@pytest.mark.parametrize("overflow", ["ieee", "saturate"])
+@pytest.mark.parametrize("size", SIZES)
+def test_values_are_rounded_and_stored_as_one_after_the_other(size, overflow):
+    made = rounded_halves_quick(VALUES[:size], overflow)
+    assert same_bits_quick(made, stored(rounded(VALUES[:size], "float16", overflow), "float16"))
+    assert np.isinf(made).any() == (overflow == "ieee" and size > 0)
+
+
+def test_what_is_stored_becomes_a_carrier_and_a_carrier_stays_one():
+    halves = encode(round_to(VALUES, "float16"), "float16")
+    assert is_stored(halves)
+    assert not is_stored(VALUES)
+    assert same_bits_quick(as_carrier_quick(halves), decode(halves, "float16"))
+    assert as_carrier_quick(VALUES) is VALUES
+
+
+@pytest.mark.parametrize("size", [1, 2 * LEAST])
+def test_values_off_the_grid_are_refused(size):
+    # One more than the largest odd integer of 11 bits has a neighbour only two further on.
+    values = np.full(size, 2049.0, np.float32)
+    with pytest.raises(UnsupportedError, match="round_to"):
+        stored(values, "float16")
+
+
+def test_elements_that_are_not_of_the_format_are_refused():
+    with pytest.raises(UnsupportedError, match="float16 is stored as float16"):
+        decoded(np.zeros(2 * LEAST, np.int16), "float16")
+
+
+def test_a_short_array_needs_no_compiler():
+    code = (
+        "import sys, numpy as np; from ascendsim.numerics.quick_casts import rounded, stored, decoded\n"
+        f"decoded(stored(rounded(np.ones({LEAST - 1}, np.float32), 'float16'), 'float16'), 'float16')\n"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("values", [np.float64, np.int32, ">f4"])
+@pytest.mark.parametrize("size", [4, 8 * LEAST])
+def test_carriers_of_another_type_are_told_as_the_definition_tells_them(values, size):
+    # Compiled code would read their bytes as those of float32.
+    wrong = np.ones(size, values)
+    for cast, definition in ((rounded, round_to), (stored, encode)):
+        with pytest.raises(UnsupportedError) as told:
+            definition(wrong, "float16")
+        with pytest.raises(UnsupportedError) as found:
+            cast(wrong, "float16")
+        assert str(found.value) == str(told.value)

@@ -22,8 +22,7 @@ from ascendsim.numerics.formats import hifloat8 as hifloat8_rounding
 from ascendsim.numerics.formats.casts import cast_twin
 from ascendsim.numerics.formats.dtypes import DTYPES
 from ascendsim.numerics.metrics import error_metrics
-from tests.helpers.adversarial import CLASSES, same_bits, tile
-from tests.helpers.float_modes import MODES, mode, modes_set
+from tests.helpers.format_samples import CLASSES, MODES, mode, modes_set, same_bits, tile
 from tests.numerics.test_accumulation_kernels import MODELS
 
 pytestmark = pytest.mark.skipif(not MODES, reason="this processor's modes are not known here")

@@ -1,25 +1,34 @@
-"""Does a product whose elements lie anywhere have the bits of its Mmads, one after the other?
-
-Expected is `accumulate`, which is held to the exact definitions elsewhere, called once for each Mmad.
-"""
+"""Has a product whose elements lie anywhere the bits of its Mmads, however many threads share it?"""
 
 import ctypes
 import mmap
 import sys
 from itertools import pairwise
+from threading import Barrier, get_ident
+from time import sleep
 
 import numpy as np
 import pytest
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.compiled.gathered import blocks
-from ascendsim.numerics.compiled.gathered.cuts import Cuts, cuts_of, is_known
-from ascendsim.numerics.compiled.gathered.factor import Factor, Span, Values
+from ascendsim.numerics.compiled.gathered import kernels
+from ascendsim.numerics.compiled.gathered import threads as module
+from ascendsim.numerics.compiled.gathered.factor import Cuts, Factor, FactorRange, Values, cuts_of, is_known
 from ascendsim.numerics.compiled.gathered.product import prepared, product_of, products_of
-from ascendsim.numerics.compiled.gathered.threads import Threads
-from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
-from tests.helpers.adversarial import CLASSES, same_bits, tile
+from ascendsim.numerics.compiled.gathered.threads import ALONE, LEAST, Threads
+from ascendsim.numerics.compiled.gathered.turned import (
+    narrowed,
+    on_half_grid,
+    rounded_halves,
+    turn_to,
+    turned,
+    widened,
+)
+from tests.helpers.format_samples import CLASSES, same_bits, tile
+
+# --- Does a product whose elements lie anywhere have the bits of its Mmads, one after the other? -------
+# Expected is `accumulate`, which is held to the exact definitions elsewhere, called once for each Mmad.
 
 # Those with a kernel of their own, those without, and those that see where an Mmad ends.
 OWN = ("seq:RNE", "seq-muladd:RNE", "block:16:RNE", "block:4:RNE", "block:7:RNE", "block:1:RNE")
@@ -84,7 +93,7 @@ def test_hard_operands_and_any_accumulators_give_the_bits_of_single_mmads(model,
     left, right = LAYS[len(data) % 3](a), LAYS[len(grid + data) % 3](b.T.copy())
     want = one_by_one(model, a, b, ends, c.copy())
     cuts = cuts_of(model, ends, 32)
-    prepared(model, left, right, cuts).add(Span(0, M), Span(0, N), Cuts.of([cuts]), c[None])
+    prepared(model, left, right, cuts).add(FactorRange(0, M), FactorRange(0, N), Cuts.of([cuts]), c[None])
     assert same_bits(c, want)
 
 
@@ -99,7 +108,7 @@ def test_steps_in_runs_of_any_length_give_the_bits_of_single_mmads(model, run):
     want = one_by_one(model, a, b, ends, c.copy())
     cuts = cuts_of(model, ends, 48)
     product = prepared(model, in_runs(a, run), by_rows(b.T.copy()), cuts)
-    product.add(Span(0, M), Span(0, N), Cuts.of([cuts]), c[None])
+    product.add(FactorRange(0, M), FactorRange(0, N), Cuts.of([cuts]), c[None])
     assert same_bits(c, want)
 
 
@@ -131,7 +140,7 @@ def test_no_kernel_is_compiled_anew_for_places_that_nobody_may_write():
         one.steps.flags.writeable = False
     assert same_bits(product_of(model, *factors, ends), want)
     assert not any(one.steps.flags.writeable for one in factors)
-    known = blocks._blocks.__wrapped__.signatures
+    known = kernels._blocks.__wrapped__.signatures
     assert known
     assert not [kinds for kinds in known if "readonly" in str(kinds)]
 
@@ -152,7 +161,7 @@ def test_a_sum_of_nothing_but_minus_zeros_keeps_its_sign(lay, begin, model):
     for most in (32, 160):
         cuts, found = cuts_of(parse(model), ends, most), c.copy()
         prepared(parse(model), lay(a), lay(b.T.copy()), cuts).add(
-            Span(0, M), Span(0, N), Cuts.of([cuts]), found[None]
+            FactorRange(0, M), FactorRange(0, N), Cuts.of([cuts]), found[None]
         )
         assert same_bits(found, want)
 
@@ -221,7 +230,7 @@ def test_pieces_of_few_steps_end_a_block_where_the_mmad_does(model, length):
     want = one_by_one(model, a, b, np.array([length]), c.copy())
     cuts = np.array([0, length])
     prepared(model, by_rows(a), by_steps(b.T.copy()), cuts).add(
-        Span(0, M), Span(0, N), Cuts.of([cuts]), c[None]
+        FactorRange(0, M), FactorRange(0, N), Cuts.of([cuts]), c[None]
     )
     assert same_bits(c, want)
 
@@ -248,7 +257,7 @@ def test_sums_that_begin_do_not_see_what_was_there(model, data):
     cuts = Cuts.of([first + cuts_of(model, own, 32) for first, own in each])
     found = np.full((2, m, N), np.nan, np.float32)
     product = prepared(model, by_rows(a), by_steps(b.T.copy()), cuts.places)
-    product.add(Span(0, m), Span(0, N), cuts, found, begins=True)
+    product.add(FactorRange(0, m), FactorRange(0, N), cuts, found, begins=True)
     for sums, (first, own) in zip(found, each, strict=True):
         steps, zeros = slice(first, first + own[-1]), np.zeros((m, N), np.float32)
         want = one_by_one(model, a[:, steps], b[steps], own, zeros)
@@ -271,8 +280,12 @@ def test_rows_and_columns_can_be_added_apart(model):
     whole, parts = c.copy(), c.copy()
     cuts = cuts_of(model, ends, 32)
     product = prepared(model, by_rows(a), by_steps(b.T.copy()), cuts)
-    product.add(Span(0, 16), Span(0, 96), Cuts.of([cuts]), whole[None])
-    for rows, columns in ((Span(8, 16), Span(0, 64)), (Span(0, 8), Span(0, 96)), (Span(8, 16), Span(64, 96))):
+    product.add(FactorRange(0, 16), FactorRange(0, 96), Cuts.of([cuts]), whole[None])
+    for rows, columns in (
+        (FactorRange(8, 16), FactorRange(0, 64)),
+        (FactorRange(0, 8), FactorRange(0, 96)),
+        (FactorRange(8, 16), FactorRange(64, 96)),
+    ):
         product.add(rows, columns, Cuts.of([cuts]), parts[None])
     assert same_bits(parts, whole)
 
@@ -414,3 +427,118 @@ def test_products_that_follow_each_other_have_the_bits_of_each_alone(model, thre
             )
             assert same_bits(made, alone)
             first = last
+
+
+# --- Do threads that share work do all of it, each part once, and does nobody see how many there are? --
+
+
+@pytest.fixture
+def sharing_everything(monkeypatch):
+    """Share arrays of any size."""
+    monkeypatch.setattr(module, "LEAST", 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_answers_come_in_the_order_of_the_tasks(count):
+    with Threads(count) as threads:
+        assert threads.run(divmod, [(7, 2), (9, 4), (5, 5), (8, 3)]) == [(3, 1), (2, 1), (1, 0), (2, 2)]
+        assert threads.run(divmod, []) == []
+
+
+def test_tasks_run_at_once():
+    # Each of two tasks waits until the other one has begun.
+    meeting = Barrier(2)
+    with Threads(2) as threads:
+        threads.run(meeting.wait, [(30,), (30,)])
+
+
+@pytest.mark.parametrize(("count", "tasks"), [(1, 3), (2, 1)])
+def test_what_needs_no_thread_runs_in_the_one_that_calls(count, tasks):
+    with Threads(count) as threads:
+        assert threads.run(lambda _: get_ident(), [(n,) for n in range(tasks)]) == [get_ident()] * tasks
+
+
+def slow_name(_):
+    sleep(0.02)  # so long that another thread would take the next task
+    return get_ident()
+
+
+def test_threads_are_begun_once_and_end_with_their_context():
+    with Threads(2) as threads:
+        first, *others = threads.run(slow_name, [(0,)] * 4)
+        assert first == get_ident()
+        # The calling thread is one of the two.
+        assert set(others) == set(threads.run(slow_name, [(0,)] * 2)[1:])
+        assert len(set(others)) == 1
+    with pytest.raises(RuntimeError, match="shutdown"):
+        threads.run(divmod, [(1, 1), (1, 1)])
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_error_of_the_first_task_that_fails_is_raised(count):
+    with Threads(count) as threads, pytest.raises(ZeroDivisionError):
+        threads.run(divmod, [(1, 1), (1, 0), (1, "")])
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "unit", "parts"),
+    [
+        (2, 10, 1, [(0, 5), (5, 10)]),
+        # Three units of 4 for two threads: one and two; the last unit is short.
+        (2, 10, 4, [(0, 4), (4, 10)]),
+        # Two units for three threads: one has none.
+        (3, 8, 4, [(0, 4), (4, 8)]),
+        (1, 10, 4, [(0, 10)]),
+        (2, 3, 4, [(0, 3)]),
+        (2, 0, 4, []),
+    ],
+)
+def test_parts_are_whole_units_that_follow_each_other(count, size, unit, parts):
+    assert [(part.start, part.stop) for part in Threads(count).parts(size, unit)] == parts
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_part_is_made_by_somebody(count):
+    with Threads(count) as threads:
+        made = threads.share(lambda part: list(range(part.start, part.stop)), 10, 4)
+    assert len(made) == count
+    assert [number for part in made for number in part] == list(range(10))
+
+
+def test_only_long_moves_are_shared():
+    threads = Threads(2)
+    assert threads.for_moving(LEAST) is threads
+    assert threads.for_moving(LEAST - 1) is ALONE
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.usefixtures("sharing_everything")
+def test_matrices_are_turned_alike_by_any_number_of_threads(count):
+    matrices = np.arange(4 * 33 * 20, dtype=np.float32).reshape(4, 33, 20) + 1
+    # Columns from the last to the first, with a gap of 3 between them.
+    places, target = np.arange(20)[::-1] * 36, np.zeros((4, 20 * 36), np.float32)
+    with Threads(count) as threads:
+        assert np.array_equal(turned(matrices, threads), matrices.transpose(0, 2, 1))
+        turn_to(matrices, places, target, threads)
+    for column, place in enumerate(places):
+        assert np.array_equal(target[:, place : place + 33], matrices[:, :, column])
+    assert np.count_nonzero(target) == matrices.size  # nothing else is touched
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.usefixtures("sharing_everything")
+def test_halves_are_converted_alike_by_any_number_of_threads(count):
+    # Some panels and a part of one, with values that are off the grid of binary16.
+    values = np.random.default_rng(0).standard_normal(1500).astype(np.float32)
+    halves = values.astype(np.float16)
+    on_grid = halves.astype(np.float32)
+    with Threads(count) as threads:
+        assert np.array_equal(widened(halves, threads), on_grid)
+        assert np.array_equal(on_half_grid(values, threads), on_grid)
+        assert np.array_equal(rounded_halves(values, threads), halves)
+        assert np.array_equal(narrowed(on_grid, threads), halves)
+        # One value off the grid is seen in whichever part it lies.
+        for place in (0, 700, 1400, 1499):
+            off = on_grid.copy()
+            off[place] = 2049.0
+            assert narrowed(off, threads) is None

@@ -1,19 +1,23 @@
-"""Would a wrong bit be noticed?  Change one line of the arithmetic in a copy: some test must fail.
+"""Would a wrong bit be noticed?  Change one line of the arithmetic in a copy: some test must fail."""
 
-A row names the file, the text to change (it must occur exactly once), what it becomes, and the tests that
-have to notice.  Rows whose change cannot alter any result do not belong here.
-"""
-
+import ast
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.helpers import mutating
-from tests.helpers.mutating import Mutation, assert_noticed, run_copy, source_of
+import mutant_places as places
+import mutants
+from tests.helpers import other_processes
+from tests.helpers.other_processes import Mutation, assert_noticed, run_copy, source_of
 
-TESTS = "test_casts test_hf32 test_hifloat8"
+# --- Would a wrong bit be noticed? Change one line of the arithmetic in a copy: some test must fail. ---
+# A row names the file, the text to change (it must occur exactly once), what it becomes, and the tests that
+# have to notice.  Rows whose change cannot alter any result do not belong here.
+
+TESTS = "test_casts test_formats"
 
 FORMATS = [
     # one mantissa width, one bias, one largest value, one Inf
@@ -67,11 +71,11 @@ OVERFLOWS = [
     Mutation("formats/format_rounding", "where(inwards & finite_input", "where(inwards"),
     Mutation("formats/hifloat8", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
     Mutation("formats/hifloat8", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
-    Mutation("formats/dtypes", "not instruction_saturates", "instruction_saturates", "test_controls"),
-    Mutation("formats/dtypes", "if bits.global_rules else", "if True else", "test_controls"),
-    Mutation("formats/dtypes", "fmt.name in FP8 else", "fmt.bits == 8 else", "test_controls"),
-    Mutation("formats/dtypes", "if inf_nan and fmt.name in", "if inf_nan or fmt.name in", "test_controls"),
-    Mutation("formats/dtypes", 'preset == "c-api-pages" and', "False and", "test_controls"),
+    Mutation("formats/dtypes", "not instruction_saturates", "instruction_saturates", "test_formats"),
+    Mutation("formats/dtypes", "if bits.global_rules else", "if True else", "test_formats"),
+    Mutation("formats/dtypes", "fmt.name in FP8 else", "fmt.bits == 8 else", "test_formats"),
+    Mutation("formats/dtypes", "if inf_nan and fmt.name in", "if inf_nan or fmt.name in", "test_formats"),
+    Mutation("formats/dtypes", 'preset == "c-api-pages" and', "False and", "test_formats"),
 ]
 METRICS = [
     Mutation("metric_chunks", "(size + 1e-7)", "(size + 1e-8)", "test_metrics"),
@@ -112,9 +116,9 @@ def test_a_changed_line_makes_a_test_fail(mutation, tmp_path):
 
 
 def test_a_copy_whose_tests_find_no_end_counts_as_noticed(monkeypatch):
-    monkeypatch.setattr(mutating, "PATIENCE", 1)  # second of a processor
+    monkeypatch.setattr(other_processes, "PATIENCE", 1)  # second of a processor
     endless = [sys.executable, "-c", "while True: pass"]
-    done = subprocess.run(endless, preexec_fn=mutating.limit_time, capture_output=True, text=True)
+    done = subprocess.run(endless, preexec_fn=other_processes.limit_time, capture_output=True, text=True)
     assert done.returncode == -signal.SIGXCPU
     assert_noticed(done)
 
@@ -123,3 +127,250 @@ def test_a_copy_that_passes_or_cannot_run_is_not_noticed():
     for status in (0, 2):
         with pytest.raises(AssertionError, match="no test noticed"):
             assert_noticed(subprocess.CompletedProcess([], status, "", ""))
+
+
+# -------------------------------------------------------------------------------------------------------
+# Would a wrong bit of an accumulation model be noticed? Change one line in a copy: some test must fail.
+# -------------------------------------------------------------------------------------------------------
+# Rows are as in `test_mutations`, with an expression that picks the tests that have to notice, so that few
+# kernels are compiled. A row for a compiled model is noticed by comparison with its twin, a row for a twin
+# by answers derived by hand or by gmpy2.
+
+TWINS = [
+    # one rounding, one tie rule, one overflow, one block size, one pairing, one order, one option
+    ("2 * rest > ulp or", "2 * rest >= ulp or"),
+    ("whole % 2 == 1", "whole % 2 == 0"),
+    ("whole += 2 * rest >= ulp", "whole += 2 * rest > ulp"),
+    ('fmt.max_finite if mode == "RZ"', 'fmt.max_finite if mode == "RNA"'),
+    ("max(exponent(x), fmt.min_exponent)", "exponent(x)"),
+    ("for i in range(0, len(pairs), size)", "for i in range(0, len(pairs), size + 1)"),
+    ('if pairing == "adjacent":', 'if pairing == "halves":'),
+    ("+ [0.0] * (block - len(products))", "+ [-0.0] * (block - len(products))"),
+    ("exponent(term(a)) + exponent(term(b)) for", "exponent(product(a, b)) for"),
+    ("if model.with_accumulator and _is_number(c):", "if _is_number(c):"),
+    ("return r2(total(", "return r(total("),
+    ("minus_zero else 0.0", "minus_zero else -0.0"),
+    ("value < math.ldexp(1.0, fmt.min_exponent)", "value <= math.ldexp(1.0, fmt.min_exponent)"),
+    ("np.uint32(0xFFFFF000)", "np.uint32(0xFFFFE000)"),
+    ("0.0 if math.isnan(c) else", "c if math.isnan(c) else"),
+]
+HARD = "hard_data and "
+CHAIN = "        round_toward_zero()\n    for j"
+COMPILED = [
+    # one rounding
+    ("panel_rounding", "| as_ones(inexact, bits))", "| as_ones(overshot, bits))", HARD + "ftz-acc"),
+    ("panel_rounding", "bits - as_ones(absolute(x) <", "bits + as_ones(absolute(x) <", HARD + "align:4"),
+    ("panel_rounding", "how.mode == RNE and not how.half", "not how.half", HARD + "seq:RNA"),
+    ("block_kernels", "acc = fma(rows(singles, a + t * ROWS), columns(singles, b + t * LANES), acc)",
+     "acc = acc + rows(singles, a + t * ROWS) * columns(singles, b + t * LANES)", HARD + "seq:RNE"),
+    ("block_kernels", "rounded(total, model.add", "rounded(total, model.sum", HARD + "block-add"),
+    # one rounding of the processor's own
+    ("panel_rounding", "x + y if how.cuts else exact_sum(x, y)", "x + y", HARD + "seq:RNA"),
+    ("block_kernels", CHAIN, "        pass\n    for j", HARD + "seq-muladd:RZ+split3"),
+    ("align_kernels", "        round_toward_zero()", "        pass", HARD + "tree:8:halves:RZ"),
+    ("block_kernels", "round_toward_zero()\n    _run(", "pass\n    _run(", HARD + "exact:RZ"),
+    ("block_kernels", "round_toward_zero()\n    _run_fused(", "pass\n    _run_fused(", HARD + "seq:RZ"),
+    ("block_kernels", "a.shape[1]\n    round_toward_zero()", "a.shape[1]", HARD + "fp16-acc and seq:RZ"),
+    ("accumulate", "and not model.ftz_acc", "", HARD + "ftz-acc"),
+    ("accumulate", 'modes == {"RZ"}', '"RZ" in modes', HARD + "block-add:8:RZ:RNE"),
+    # one tie rule
+    ("panel_rounding", "equal(x - below, above - x)", "(above - x < x - below)", HARD + "RNA"),
+    # one block size, one ragged end, one pairing
+    ("accumulate", '"exact-mmad") else model.block', '"exact-mmad") else 2 * model.block',
+     HARD + "block:4"),
+    ("align_kernels", "leaf + (pairs if halves else 1)", "leaf + (1 if halves else pairs)", HARD + "tree:16"),
+    ("align_kernels", "if t >= length:", "if t > length:", HARD + "tree:16"),
+    # one proof each: more is believed exact than is
+    ("block_sums", "EXACT_UNITS: Final = 2.0**53", "EXACT_UNITS: Final = 2.0**58", "block"),
+    ("block_sums", "spread(units * _ROUNDOFF)", "spread(0.0 * _ROUNDOFF)", "block"),
+    ("block_sums", "lost = lost + absolute(second)", "lost = lost * absolute(second)", "block"),
+    ("block_sums", "(reach + block.bound) * _GROWTH", "block.bound * _GROWTH", "block"),
+    ("block_kernels", "return reach if is_exact(reach, unit) else np.inf, unit", "return reach, unit",
+     HARD + "block:16"),
+    ("align_kernels", "largest <= _ACCUMULATOR_LIMIT and", "largest <= np.inf and", HARD + "align"),
+    ("block_kernels", "is_narrow(a, _LIMIT) and", "is_narrow(a, _LIMIT) or", HARD + "fp16-acc and seq"),
+    # one special case, one option
+    ("align_kernels", "_MINUS_ZERO)), plain, total)", "_MINUS_ZERO)), total, total)", "zero_sums and align"),
+    ("align_kernels", "select(absolute(plain) < spread(_INFINITY), total, plain)", "total", HARD + "align"),
+    ("workspace", "exact = exact - low_product(work, a, b, t)", "pass", HARD + "split3"),
+    ("workspace", "return x * y + spread(0.0)", "return x * y", "zero_sums and split3"),
+    ("packing", "np.int32(-4096)", "np.int32(-8192)", HARD + "split3"),
+    ("accumulate", "c[np.isnan(c)] = 0.0", "pass", HARD + "saturate"),
+    ("accumulate", "if model.ftz_acc:\n        c[:] =", "if model.ftz_acc:\n        c =", HARD + "ftz-acc"),
+]  # fmt: skip
+PARTS = [
+    ("panel_rounding", "np.float32(65520.0)", "np.float32(65504.0)"),
+    ("block_sums", "spread(_TIMES_2_29 + 1.0)", "spread(_TIMES_2_29 + 2.0)"),
+    ("block_sums", "2.0**53 * (1.0 - 2.0**-28)", "2.0**53"),
+    ("block_sums", "np.int64(-(1 << 29))", "np.int64(-(1 << 30))"),
+    ("block_sums", "unit >= SMALLEST and reach", "reach"),
+    ("panel_rounding", "(low + 0.5 * below)", "(low + 0.0 * below)"),
+    ("panel_rounding", "(bits - 1 if error < 0.0 else bits) | 1", "bits | 1"),
+    ("workspace", "if magnitude & _FRACTION else 0", "if magnitude else 0"),
+    ("workspace", "low == 0 and largest", "largest"),
+    (
+        "panel_rounding",
+        "above = select(size < spread(_SMALLEST_HALF), spread(_SMALLEST_HALF), size)",
+        "above = size",
+    ),
+]
+# What is measured of operands: the largest of four rows, and of each block.
+MEASURED = [
+    ("workspace", "max(max(bound(w), bound(x)), max(bound(y), bound(z)))", "max(bound(w), bound(x))"),
+    ("workspace", "size if size <= np.inf else np.inf", "size"),
+    ("workspace", "k * ROWS, model.block * ROWS, place)", "k * ROWS, k * ROWS, place)"),
+    ("workspace", "first + start, first + min(start + part, size))", "first + start, part)"),
+    ("workspace", "total if summed else largest", "largest"),
+    ("workspace", "range(start + ROWS * LANES, stop, ROWS * LANES)", "range(start + ROWS * LANES, start, 1)"),
+    ("packing", "return select(x < y, x, y)", "return x"),
+    ("packing", "return select(x < y, y, x)", "return x"),
+    ("packing", "b.fcmp_ordered(\">\", x, y), x, y), ROWS)", "b.fcmp_ordered(\">\", x, y), x, x), ROWS)"),
+    ("packing", "bits & spread(_FRACTION)", "bits & spread(_EXPONENT)"),
+    ("packing", "Accumulators(singles, spare - skipped, rows, columns)",
+     "Accumulators(singles, spare, rows, columns)"),
+]  # fmt: skip
+# What a call leaves behind, and for whom.
+LENT = [
+    ("packing", "class Scratch(local):", "class Scratch:"),
+    ("workspace", "clear(doubles, limbs)", "pass"),
+    ("workspace", "put(singles, a_single, -1.0)", "pass"),
+]
+# Bounds that are wider by a little than what can be proven.
+EDGES = [
+    ("block_sums", "EXACT_UNITS: Final = 2.0**53", "EXACT_UNITS: Final = 2.0**54"),
+    ("block_sums", "_GROWTH: Final = 1.001", "_GROWTH: Final = 1.0"),
+    ("block_sums", "_SUBNORMAL: Final = 2.0**-24", "_SUBNORMAL: Final = 0.0"),
+    ("block_sums", "SAFE_UNIT: Final = 2.0**-100", "SAFE_UNIT: Final = 2.0**-300"),
+    ("block_sums", "3 * block.length + 8", "3 * block.length - 8"),
+    ("block_sums", "        units = 2 * units", "        pass"),
+    ("block_sums", "        round_to_nearest()", "        pass"),
+    ("block_sums", "_SUBNORMAL, min(unit, block.unit)", "_SUBNORMAL, block.unit"),
+    ("block_kernels", "_LARGEST_UNIT: Final = 32.0", "_LARGEST_UNIT: Final = 256.0"),
+    ("block_kernels", "if block.unit < SAFE_UNIT or any_lane", "if any_lane"),
+    ("align_kernels", "_INTEGERS: Final = 2.0**31", "_INTEGERS: Final = 2.0**32"),
+    ("align_kernels", "(4.0 * model.block + 2.0)", "(4.0 * model.block)"),
+    ("align_kernels", "_LIMIT: Final = 2.0**30", "_LIMIT: Final = 2.0**50"),
+    ("align_kernels", "_ACCUMULATOR_UNIT: Final = 2.0**-88", "_ACCUMULATOR_UNIT: Final = 2.0**-92"),
+    ("align_kernels", "_SMALLEST8: Final = 2.0**-600", "_SMALLEST8: Final = 2.0**-290"),
+    ("block_kernels", "_LIMIT: Final = 2.0**50", "_LIMIT: Final = 2.0**80"),
+    ("accumulate", '"tree": "seq-muladd"', '"tree": "seq"'),
+    ("accumulate", "np.abs(x) < np.float32", "np.abs(x) <= np.float32"),
+]
+ACCUMULATION_EVERY = [
+    *(Mutation("accumulation/twins", *change, "test_accumulation_models") for change in TWINS),
+    *(
+        Mutation(f"compiled/{file}", *change, "test_accumulation_kernels", pick)
+        for file, *change, pick in COMPILED
+    ),
+    *(Mutation(f"compiled/{file}", *change, "test_accumulation_parts") for file, *change in PARTS),
+    *(Mutation(f"compiled/{file}", *change, "test_accumulation_panels") for file, *change in MEASURED),
+    *(Mutation(f"compiled/{file}", *change, "test_accumulation_edges") for file, *change in EDGES),
+    *(Mutation(f"compiled/{file}", *change, "test_accumulation_parts") for file, *change in LENT),
+]
+
+
+@pytest.mark.parametrize("row", ACCUMULATION_EVERY, ids=lambda row: f"{row.file}:{row.new}")
+def test_the_line_to_change_exists_once_accumulation(row: Mutation) -> None:
+    assert source_of(f"numerics/{row.file}").count(row.old) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ACCUMULATION_EVERY, ids=lambda row: f"{row.file}:{row.new}")
+def test_a_changed_line_makes_a_test_fail_accumulation(row: Mutation, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTEST_ADDOPTS", f'-k "{row.pick}"')
+    # Exit status 5, no test picked, does not count as noticed either.
+    assert_noticed(run_copy(tmp_path / "copy", f"numerics/{row.file}", row.old, row.new, row.tests))
+
+
+# -------------------------------------------------------------------------------------------------------
+# Do the tests notice a change of the arithmetic that nobody has chosen? Draw places to change by a seed.
+# -------------------------------------------------------------------------------------------------------
+
+DRAWN_EVERY = places.every_mutant()
+# The parts for which `mutant_tests.py` names tests.
+JUDGED = DRAWN_EVERY + places.every_mutant(["ops/lowering", "ops/tiling", "cube", "vector", "rules"])
+
+
+def test_a_seed_draws_the_same_mutants_again_and_another_one_others():
+    first = [mutant.name for mutant in places.drawn(1)[:50]]
+    assert first == [mutant.name for mutant in places.drawn(1)[:50]]
+    assert first != [mutant.name for mutant in places.drawn(2)[:50]]
+
+
+def test_every_file_that_computes_has_mutants():
+    paths = [path for path in (places.PACKAGE / "numerics").rglob("*.py") if path.name != "__init__.py"]
+    files = {path.relative_to(places.PACKAGE).as_posix().removesuffix(".py") for path in paths}
+    # One holds texts alone.
+    assert {mutant.file for mutant in DRAWN_EVERY} == files - {"numerics/metric_columns"}
+
+
+def test_every_file_of_a_part_that_is_judged_has_tests_that_exist():
+    for file in {mutant.file for mutant in JUDGED}:
+        for name in (word for run in mutants.tests_of(file) for word in run if word.startswith("tests/")):
+            assert (places.ROOT / name).is_file(), (file, name)
+
+
+def test_equal_lines_of_a_file_have_mutants_of_different_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "PACKAGE", tmp_path)
+    file = tmp_path / "module.py"
+    file.write_text("x = 3 < 4\n\nx = 3 < 4\n")
+    found = [mutant.name for mutant in places.Places(file).found() if mutant.old == "<"]
+    assert found == ["module: x = 3 < 4 [6: < -> <=]", "module: x = 3 < 4 #2 [6: < -> <=]"]
+
+
+def test_names_tell_mutants_apart():
+    names = [mutant.name for mutant in JUDGED]
+    assert len(names) == len(set(names))
+
+
+def test_a_mutant_is_one_change_that_can_be_read_as_python():
+    for mutant in DRAWN_EVERY[::50]:
+        text = (places.PACKAGE / f"{mutant.file}.py").read_text()
+        assert text[mutant.start : mutant.stop] == mutant.old != mutant.new
+        begin = text.rindex(mutant.line, 0, mutant.start + len(mutant.line)) + mutant.column
+        assert begin == mutant.start
+        changed = text[: mutant.start] + mutant.new + text[mutant.stop :]
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
+
+
+def test_texts_types_and_errors_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "PACKAGE", tmp_path)
+    file = tmp_path / "module.py"
+    file.write_text(
+        '"""A text: 1 + 2."""\n'
+        "def function(x: Literal[1]) -> Literal[2]:\n"
+        '    """Return 1 + 2."""\n'
+        "    if x < 3:\n"
+        '        raise ValueError(f"{x + 1} is below 3")\n'
+        "    return x\n"
+    )
+    found = {(mutant.old, mutant.new) for mutant in places.Places(file).found()}
+    assert found == {("<", "<="), ("3", "2"), ("3", "4"), ("x < 3", "not (x < 3)")}
+
+
+def test_what_is_listed_as_equivalent_exists_once_and_has_a_reason():
+    names = [mutant.name for mutant in JUDGED]
+    for name, reason in mutants.equivalents().items():
+        assert names.count(name) == 1, name
+        assert len(reason) > 20
+
+
+def test_tests_that_fail_without_any_change_judge_no_mutant(monkeypatch):
+    asked = []
+    monkeypatch.setattr(mutants, "fate", lambda mutant, *_: asked.append(mutant) or "killed")
+    with pytest.raises(SystemExit, match="tell nothing of a mutant"):
+        mutants.run(seed=1, count=1, workers=1)
+    assert asked == [None]
+
+
+def test_a_mutant_that_computes_for_ever_is_ended():
+    endless = mutants.limited([sys.executable, "-c", "while True: pass"], seconds=1)
+    assert subprocess.run(endless, capture_output=True).returncode < 0
+
+
+@pytest.mark.slow
+def test_of_120_mutants_95_in_a_hundred_are_killed():
+    # About half a minute of processor time each: most of the compiled models are compiled anew.
+    killed, survivors = mutants.run(seed=20261124, count=120, workers=os.cpu_count() or 1)
+    assert killed >= mutants.LEAST_KILLED * 120, [mutant.name for mutant in survivors]

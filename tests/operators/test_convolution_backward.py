@@ -1,22 +1,34 @@
-"""Are the gradients right, bit for bit, in every legal order?"""
+"""Are the gradients right, bit for bit, in every legal order, and of any random call?"""
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ascendsim import ConvProblem, convolution_backward
+import ascendsim
+import fuzz.__main__ as fuzzing
+from ascendsim import ConvProblem, convolution_backward, estimate, precision
+from ascendsim.errors import STATUS_NAMES, AclnnError
 from ascendsim.numerics.formats.casts import decode, encode
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.reference.ordered import TWIN_LIMIT_MACS
 from ascendsim.profile import load_profile
+from fuzz.draws import any_problem, any_view
+from fuzz.judge import WrongError, must
+from fuzz.nasty import APART, DOORS
+from fuzz.odd import ODD
+from tests.helpers.calls import GRADIENTS as RANDOM_GRADIENTS
+from tests.helpers.calls import as_carrier, calls, check_against_reference, gradients, with_changes
 from tests.helpers.conv_cases import (
     DATA,
     GRADIENTS,
@@ -35,6 +47,8 @@ from tests.helpers.conv_cases import (
     problems,
     run,
 )
+
+# --- Are the gradients right, bit for bit, in every legal order? ---------------------------------------
 
 GRID = [*grid_2d(), *other_ranks()]
 # Eight images in as many parts on five cores; the sums of random data depend on the order.
@@ -243,3 +257,236 @@ def test_a_layer_of_resnet_equals_the_reference():
     case = Case(problem, profile=load("910B"), deterministic=True)
     check_bits(case, "program", "arrival", 5)
     check_bits(replace(case, deterministic=False), "arrival")
+
+
+# -------------------------------------------------------------------------------------------------------
+# Do random calls of every kind give the bits of the ordered reference, and the cycles of an estimate?
+# -------------------------------------------------------------------------------------------------------
+
+USUAL = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+LONG = settings(USUAL, max_examples=3000)
+
+
+def has_all_it_asks_for(case, result):
+    shapes = (case.problem.input, case.problem.weight, (case.problem.grad_output[1],))
+    for name, got, shape, wanted in zip(RANDOM_GRADIENTS, gradients(result), shapes, case.mask, strict=True):
+        assert (got is not None) == wanted, name
+        if wanted:
+            assert got.shape == shape, name
+
+
+def check_bits_random(case):
+    has_all_it_asks_for(case, check_against_reference(case))
+
+
+@USUAL
+@given(case=calls())
+def test_bits_equal_the_reference(case):
+    check_bits_random(case)
+
+
+@pytest.mark.slow
+@LONG
+@given(case=calls())
+def test_bits_equal_the_reference_at_length(case):
+    check_bits_random(case)
+
+
+@settings(USUAL, max_examples=12)
+@given(case=calls())
+def test_any_legal_order_gives_the_same_bits(case):
+    # Parts that are added atomically depend on the order; kept apart, nothing does.
+    case = with_changes(case, deterministic=True)
+    first, second, third = (
+        gradients(with_changes(case, order=order).run()) for order in ("program", "arrival", 7)
+    )
+    for a, b, c in zip(first, second, third, strict=True):
+        if a is not None:
+            assert as_carrier(a).tobytes() == as_carrier(b).tobytes() == as_carrier(c).tobytes()
+
+
+@settings(USUAL, max_examples=25)
+@given(case=calls())
+def test_an_estimate_has_the_cycles_of_the_run(case):
+    result = case.run()
+    strides = {
+        name: tuple(step // array.itemsize for step in array.strides)
+        for name, array in zip(("grad_output", "input", "weight"), plain_codes(case.arrays()), strict=True)
+    }
+    options = case.options | {"output_mask": case.mask, "strides": strides}
+    expected = estimate(case.problem, case.dtypes, case.cube_math_type, **options)
+    assert [kernel.name for kernel in expected.kernels] == [kernel.name for kernel in result.kernels]
+    assert expected.cycles == result.cycles
+    assert (expected.compute_dtype, expected.accumulation) == (result.compute_dtype, result.accumulation)
+
+
+def plain_codes(arrays):
+    """The numpy arrays that lie in memory: codes for hifloat8."""
+    return [getattr(array, "codes", array) for array in arrays]
+
+
+@settings(USUAL, max_examples=25)
+@given(case=calls())
+def test_a_call_counts_each_kernel_once(case):
+    result = case.run()
+    names = [kernel.name for kernel in result.kernels]
+    assert len(set(names)) == len(names)
+    assert result.cycles == sum(kernel.cycles for kernel in result.kernels)
+    assert sum(kernel.macs > 0 for kernel in result.kernels) == sum(case.mask[:2])
+    assert all(kernel.cycles > 0 for kernel in result.kernels)
+    strided = sum(not array.flags.c_contiguous for array in plain_codes(case.arrays()))
+    assert sum(name.startswith("contiguous") for name in names) == strided
+
+
+def test_rules_answer_before_anything_is_computed():
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from tests.helpers.calls import ApiCall
+
+    case = ApiCall(ConvProblem((1, 2, 3, 3, 3), (2, 2, 1, 1, 1)), product="310P")
+    with pytest.raises(AclnnError, match="161002") as caught:
+        case.run()
+    assert caught.value.status == 161002
+    assert isinstance(caught.value, ValueError)
+
+
+# --- Do random calls at every door come to an answer, and does the fuzzer see one that does not? -------
+
+ROOT = Path(__file__).parents[2]
+TORCH = {"Record", *(f"Conv{way}{axes}d" for way in ("", "Transpose") for axes in (1, 2, 3)), "record"}
+# So many calls take some seconds; those that compute take longest.
+CALLS = {"status": 500, "definition": 8, "two_phases": 8, "views": 15, "tbc": 15}
+CALLS |= {"gradients_only": 30, "torch_layers": 30}
+CALLS |= {"nasty": 1000, "call_file": 60, "rule_file": 60}
+
+
+@pytest.mark.parametrize("name", fuzzing.FUZZERS)
+def test_random_calls_are_answered(name):
+    outcomes, failures = fuzzing.fuzz([name], seed=0, seconds=0, calls=CALLS[name])
+    assert not failures, "\n".join(failures.values())
+    assert outcomes[name].total() == CALLS[name]
+
+
+def test_every_door_is_drawn_with_its_own_arguments():
+    """A new export is fuzzed the day it opens, but for those that are named apart."""
+    drawn = {function.__name__ for function, _ in DOORS}
+    exported = {*ascendsim.__all__, *precision.__all__} - APART
+    errors = {name for name in exported if name.endswith("Error")}
+    assert exported - errors <= drawn
+    assert {*ascendsim.__all__, *precision.__all__, *TORCH} >= APART
+    # Options are read from what a function takes, so that a new one is drawn, too.
+    usual = {function.__name__: usual for function, usual in DOORS}
+    assert {"most_instructions", "engine", "fixpipe"} <= set(usual["convolution_backward"])
+    assert "most_instructions" in usual["matmul"]
+
+
+def test_the_usual_arguments_are_right_ones():
+    # Odd ones among wrong ones would all be refused for the wrong ones.
+    # What has no usual value, and what computes: that is run by tests of its own.
+    apart = {"read_plans", "identify", "format_of", "estimate_many", "quantise", "error_metrics"}
+    apart |= {"convolution_backward", "conv_tbc_backward", "matmul", "convolution", "check_schedule"}
+    for function, usual in DOORS:
+        if function.__name__ not in apart | {"spread", "attribute"}:
+            function(**usual)
+
+
+def test_the_mixture_of_calls_is_worth_its_name():
+    counts = fuzzing.fuzz(["status"], seed=7, seconds=0, calls=1000)[0]["status"]
+    # Many pass; 561103, of well-formed calls that no kernel takes, is rare among random ones.
+    assert counts["0"] > 80
+    assert {"0", "161001", "161002"} <= set(counts) <= {"0", *map(str, STATUS_NAMES)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", fuzzing.FUZZERS)
+def test_many_random_calls_are_answered(name):
+    _, failures = fuzzing.fuzz([name], seed=1, seconds=0, calls=40 * CALLS[name])
+    assert not failures, "\n".join(failures.values())
+
+
+def test_a_call_is_drawn_from_its_name_seed_and_number_alone(monkeypatch):
+    drawn = []
+    monkeypatch.setitem(fuzzing.FUZZERS, "tbc", lambda pick: drawn.append(pick.random()) or "ran")
+    fuzzing.fuzz(["tbc"], seed=5, seconds=0, calls=4)
+    fuzzing.run("tbc", 5, 3)
+    fuzzing.run("tbc", 6, 3)
+    assert drawn[4] == drawn[3] != drawn[5]
+    assert len(set(drawn)) == 5
+
+
+def out_of_bounds(pick):
+    must(pick.random() < 0.5, "half of them fail")
+    return [0][1 if pick.random() < 0.5 else 0] or "ran"
+
+
+def test_a_failure_says_what_to_paste(monkeypatch, capsys):
+    monkeypatch.setitem(fuzzing.FUZZERS, "tbc", out_of_bounds)
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--only", "tbc", "--seed", "3", "--calls", "40"])
+    assert fuzzing.main() == 1
+    said = capsys.readouterr().out
+    # Two kinds of failure, told once each, with the first call that has it.
+    lines = [line for line in said.splitlines() if "To see this again" in line]
+    assert len(lines) == 2
+    for line, error in zip(lines, (WrongError, IndexError), strict=True):
+        number = int(line.rpartition(" ")[2].rstrip("'"))
+        assert line.endswith(f"make fuzz FUZZ='--only tbc --seed 3 --call {number}'")
+        with pytest.raises((WrongError, IndexError)) as caught:
+            fuzzing.run("tbc", 3, number)
+        assert caught.type in (WrongError, IndexError), error
+    assert "half of them fail" in said
+    assert "IndexError" in said
+
+
+def test_a_slow_or_greedy_refusal_is_a_failure(monkeypatch):
+    clock = iter((0.0, 6.0, 0.0, 0.0))
+    monkeypatch.setattr(fuzzing.time, "process_time", lambda: next(clock))
+    monkeypatch.setitem(fuzzing.FUZZERS, "tbc", lambda _: "161002")
+    with pytest.raises(WrongError, match=r"a refusal took 6\.0 s"):
+        fuzzing.run("tbc", 0, 0)
+    peak = iter((0, 2**30))
+    monkeypatch.setattr(fuzzing, "_peak_bytes", lambda: next(peak))
+    with pytest.raises(WrongError, match="a refusal took 1024 MiB"):
+        fuzzing.run("tbc", 0, 0)
+
+
+def test_what_was_computed_may_take_its_time(monkeypatch):
+    monkeypatch.setattr(fuzzing, "MOST_SECONDS", -1.0)
+    monkeypatch.setitem(fuzzing.FUZZERS, "tbc", lambda _: "ran")
+    assert fuzzing.run("tbc", 0, 0) == "ran"
+
+
+def test_the_command_runs():
+    command = [sys.executable, "-m", "fuzz", "--calls", "2", "--only", "status", "--only", "nasty"]
+    done = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONPATH": f"tools:{ROOT}"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("status: 2 calls: ")
+
+
+def test_problems_are_of_every_kind():
+    pick = random.Random(0)
+    drawn = [any_problem(pick, 10**5) for _ in range(300)]
+    assert {problem.rank for problem in drawn} == {1, 2, 3}
+    assert {problem.transposed for problem in drawn} == {True, False}
+    assert max(problem.groups for problem in drawn) > 2
+    assert any(len(problem.padding) == 4 for problem in drawn)
+    assert all(problem.macs <= 10**5 for problem in drawn)
+
+
+def test_views_hold_the_values_they_are_made_of():
+    import numpy as np
+
+    pick, array = random.Random(0), np.arange(60.0).reshape(3, 4, 5)
+    made = [any_view(pick, array) for _ in range(50)]
+    assert all(np.array_equal(view, array) for view in made)
+    assert sum(not view.flags.c_contiguous for view in made) > 20
+    assert any(min(view.strides) < 0 for view in made)
+
+
+def test_odd_values_are_many():
+    assert len(ODD) > 60

@@ -1,8 +1,4 @@
-"""Has a call without timing the bits of the executor, whatever it is asked for?
-
-The executor follows the plan instruction by instruction. The gradients without instructions follow the order
-of the additions that the schedule names. Both must give the same bits on random calls of every kind.
-"""
+"""Has a call without timing the bits of the executor, and is what it remembers of the right call?"""
 
 import pickle
 from dataclasses import dataclass, replace
@@ -14,17 +10,27 @@ from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward
 from ascendsim.errors import ConfigError
+from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.gathered.threads import Threads
-from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.gradients.filters import _together
-from ascendsim.ops.gradients.orders import says_more
-from ascendsim.ops.schedules.base import DgradOrder
+from ascendsim.ops.gradients import call as memory
+from ascendsim.ops.gradients import filters as parts_memory
+from ascendsim.ops.gradients.call import Gradients, can_follow, followed, says_more
+from ascendsim.ops.gradients.filters import PixelSide, ReductionSides, _together, reductions
+from ascendsim.ops.gradients.images import image_gradient
+from ascendsim.ops.gradients.layouts import PixelPlanes, Planes
+from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.sliding import Sliding
+from ascendsim.ops.schedules.base import DgradOrder, WgradOrder
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
-from tests.helpers.call_strategy import calls
+from tests.helpers.calls import as_carrier, calls, gradients
 from tests.helpers.conv_cases import assert_same_bits, call_of, split, tensors_of
-from tests.helpers.gradient_samples import check_against_the_executor
-from tests.helpers.operator_calls import as_carrier, gradients
+from tests.helpers.format_samples import check_against_the_executor
+
+# --- Has a call without timing the bits of the executor, whatever it is asked for? ---------------------
+# The executor follows the plan instruction by instruction. The gradients without instructions follow the
+# order of the additions that the schedule names. Both must give the same bits on random calls of every
+# kind.
 
 ALL = (True, True, True)
 USUAL = settings(
@@ -252,3 +258,228 @@ def test_a_gradient_that_is_a_matrix_product_lies_without_gaps(dtype):
     made = convolution_backward(grad_output, big, weight, *rest, product="910B2", timing=False)
     assert made.grad_input.flags.c_contiguous
     assert made.grad_weight.flags.c_contiguous
+
+
+# -------------------------------------------------------------------------------------------------------
+# Is what is remembered of how gradients are made what would be found anew, and of another call another?
+# -------------------------------------------------------------------------------------------------------
+
+FOLLOWED_PROBLEM = ConvProblem((2, 20, 7, 6), (19, 20, 3, 3), padding=1)
+BOTH = ("grad_input", "grad_weight")
+
+
+class Own(Dgrad):
+    """A schedule of the user's."""
+
+    name = "own"
+
+
+@pytest.fixture
+def _no_schedule_is_known():
+    memory._remembered.cache_clear()
+
+
+@pytest.mark.usefixtures("_no_schedule_is_known")
+@pytest.mark.parametrize("order", ["program", "arrival", 3])
+@pytest.mark.parametrize("gradient", BOTH)
+def test_what_is_remembered_is_what_a_call_says(gradient, order):
+    for call in (
+        call_of(FOLLOWED_PROBLEM),
+        split(call_of(FOLLOWED_PROBLEM), 2, 3),
+        call_of(FOLLOWED_PROBLEM, deterministic=True),
+    ):
+        schedule = call.schedule(gradient)
+        for _ in range(2):
+            found = followed(call, gradient, order)
+            assert type(found.schedule) is type(schedule)
+            assert (found.schedule.tiling, found.schedule.sums) == (schedule.tiling, schedule.sums)
+            assert found.additions == schedule.order()
+            assert found.possible == can_follow(call, gradient, schedule, order)
+            assert found.math == call.math(gradient)
+
+
+@pytest.mark.usefixtures("_no_schedule_is_known")
+def test_an_equal_call_finds_the_same_schedule():
+    first, again = (followed(call_of(FOLLOWED_PROBLEM), "grad_input", "program") for _ in range(2))
+    assert again.schedule is first.schedule
+
+
+@pytest.mark.usefixtures("_no_schedule_is_known")
+def test_orders_of_execution_are_told_apart():
+    # Parts that are added as they arrive can be followed in the order of the program alone.
+    call = split(call_of(FOLLOWED_PROBLEM), 0, 3)
+    assert followed(call, "grad_weight", "program").possible
+    assert not followed(call, "grad_weight", "arrival").possible
+    assert not followed(call, "grad_weight", 0).possible
+
+
+@pytest.mark.usefixtures("_no_schedule_is_known")
+def test_nothing_is_remembered_of_a_schedule_of_the_user():
+    call = call_of(FOLLOWED_PROBLEM)
+    call = replace(call, plans={**call.plans, "grad_input": Plan(Own, call.plans["grad_input"].tiling)})
+    followed(call, "grad_input", "program")
+    assert memory._remembered.cache_info().currsize == 0
+
+
+# -------------------------------------------------------------------------------------------------------
+# Is what is remembered of a grad_weight's parts what would be found anew, and of another call another?
+# -------------------------------------------------------------------------------------------------------
+
+# Images of 2 x 3 pixels: the small side has two channels, the big side three and a frame of one pixel.
+SMALL = PixelSide(1, 12, np.arange(0, 12, 2).tobytes())
+BIG = PixelSide(1, 60, np.array([0, 3, 6, 15, 18, 21]).tobytes())
+SIDES = ReductionSides(SMALL, BIG, 2, 3, ((0, 0),))
+ORDER = WgradOrder(((0, 4), (4, 2)), base_k=3, k_split=2)
+MODEL = AccumulationModel.parse("block:2:RNE")
+
+
+@pytest.fixture
+def _no_parts_are_known():
+    parts_memory._remembered.cache_clear()
+
+
+def parts(*asked):
+    """Return what the parts read and where they are cut, as plain lists."""
+    return [
+        (some.left.tolist(), some.right.tolist(), [own.tolist() for own in some.cuts.each()])
+        for some in reductions(*asked)
+    ]
+
+
+@pytest.mark.usefixtures("_no_parts_are_known")
+def test_parts_read_the_pixels_of_their_images_in_the_order_of_the_ranges():
+    # Four segments (two images of two ranges), two for each part: an image each. Mmads of 3, 1 and 2 pixels:
+    # one that ends in the middle of a block of two ends a piece, and so does the one of a single pixel.
+    left, right = np.arange(0, 24, 2), np.array([0, 3, 6, 15, 18, 21])
+    assert parts(SIDES, ORDER, MODEL) == [
+        (left.tolist(), [*right, *(60 + right)], [[0, 3, 4, 6], [6, 9, 10, 12]])
+    ]
+
+
+@pytest.mark.usefixtures("_no_parts_are_known")
+def test_parts_of_many_steps_are_made_in_several_goes(monkeypatch):
+    # Six steps a part: both fit into twelve, and neither beside the other into eleven.
+    (whole,) = parts(SIDES, ORDER, MODEL)
+    parts_memory._remembered.cache_clear()
+    monkeypatch.setattr(parts_memory, "_STEPS", 11)
+    one, two = parts(SIDES, ORDER, MODEL)
+    assert (one[0] + two[0], one[1] + two[1]) == whole[:2]
+    # Places of cuts count from the begin of each go.
+    assert one[2] == two[2] == [[0, 3, 4, 6]]
+
+
+OTHERS = {
+    "small side": (SIDES._replace(small=PixelSide(1, 14, SMALL.places)), ORDER, MODEL),
+    "its pixels": (SIDES._replace(small=PixelSide(1, 12, np.arange(12, 0, -2).tobytes())), ORDER, MODEL),
+    "big side": (SIDES._replace(big=PixelSide(2, 60, BIG.places)), ORDER, MODEL),
+    "images": (SIDES._replace(batch=3), ORDER, MODEL),
+    "width": (SIDES._replace(width=2), ORDER, MODEL),
+    "depths": (SIDES._replace(pairs=((0, 0), (0, 0))), ORDER, MODEL),
+    "parts": (SIDES, replace(ORDER, k_split=1), MODEL),
+    "mmads": (SIDES, replace(ORDER, base_k=2), MODEL),
+    "model": (SIDES, ORDER, AccumulationModel.parse("seq:RNE")),
+}
+
+
+@pytest.mark.usefixtures("_no_parts_are_known")
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_reduction_is_made_anew(other):
+    want = parts(*OTHERS[other])
+    parts_memory._remembered.cache_clear()
+    reductions(SIDES, ORDER, MODEL)
+    assert parts(*OTHERS[other]) == want
+    assert parts_memory._remembered.cache_info().misses == 2
+
+
+@pytest.mark.usefixtures("_no_parts_are_known")
+def test_an_equal_reduction_finds_the_same_arrays():
+    first, again = (
+        reductions(SIDES, replace(ORDER), AccumulationModel.parse("block:2:RNE")) for _ in range(2)
+    )
+    assert all(one.left is other.left for one, other in zip(first, again, strict=True))
+
+
+@pytest.mark.usefixtures("_no_parts_are_known")
+def test_nobody_can_change_what_later_calls_read():
+    for places in reductions(SIDES, ORDER, MODEL)[0][:2]:
+        with pytest.raises(ValueError, match="read-only"):
+            places[0] = 1
+
+
+@pytest.mark.usefixtures("_no_parts_are_known")
+def test_a_long_reduction_is_not_kept():
+    # 6 pixels an image: one image more than what is kept.
+    long = SIDES._replace(batch=parts_memory._KEPT_STEPS // 6 + 1)
+    assert sum(len(left) for left, _, _ in parts(long, ORDER, MODEL)) == 6 * long.batch
+    assert parts_memory._remembered.cache_info().currsize == 0
+
+
+@pytest.mark.usefixtures("_no_parts_are_known")
+def test_an_order_of_arrivals_is_not_kept():
+    order = replace(ORDER, arrivals=np.zeros((2, 1, 1), int))
+    assert parts(SIDES, order, MODEL) == parts(SIDES, ORDER, MODEL)
+    assert parts_memory._remembered.cache_info().currsize == 1
+
+
+# --- Do images that are laid out for one product hold every pixel that the other one reads? ------------
+
+IMAGES = np.random.default_rng(0).standard_normal((2, 5, 3, 4, 6)).astype(np.float32)  # N, C, D, H, W
+
+
+def sliding(out, pad, insert=(1, 1), stride=(1, 1)):
+    return Sliding(out, (4, 6), (3, 3), stride, (1, 1), pad, insert, 16, 2)
+
+
+def read(pixels, channels):
+    """Return what lies at the places, as images (N, C, D, H, W)."""
+    begins = [[pixels.image(image, depth) for depth in range(3)] for image in range(2)]
+    places = np.array(begins)[:, :, None, None] + pixels.pixels[:, None] + np.arange(channels)
+    return pixels.values.singles[places].reshape(2, 3, 4, 6, channels).transpose(0, 4, 1, 2, 3)
+
+
+def test_pixels_alone_are_all_there():
+    assert np.array_equal(read(PixelPlanes.of(IMAGES), 5), IMAGES)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        sliding((4, 6), (1, 1)),  # as far out as padding one goes
+        sliding((2, 4), (0, 0)),  # without padding
+        sliding((9, 13), (2, 2), insert=(2, 2)),  # zeros between the pixels
+        sliding((6, 6), (2, 1)),  # other padding on each axis
+    ],
+)
+def test_and_so_they_are_where_a_kernel_reads_all_of_them(kernel):
+    # Eight channels of which the images have five: the others are zeros beside them.
+    found = Planes.of(IMAGES, kernel, 8).inner()
+    assert np.array_equal(read(found, 5), IMAGES)
+    assert not read(found, 8)[:, 5:].any()
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        sliding((2, 3), (0, 0)),  # the last column is out of reach: three outputs read five of six
+        sliding((1, 4), (0, 0)),  # and the last row
+        sliding((2, 4), (-1, 0)),  # a negative pad leaves the first row out
+        sliding((4, 4), (1, -2)),
+    ],
+)
+def test_where_a_kernel_skips_some_there_is_no_answer(kernel):
+    assert Planes.of(IMAGES, kernel, 8).inner() is None
+
+
+def laid_out(problem):
+    call = call_of(problem, "float16")
+    schedule = call.schedule("grad_input")
+    grad, weight = (tensors_of(problem, "float16")[name] for name in ("grad_output", "weight"))
+    return image_gradient(problem, schedule.gemm, schedule.order(), call.accumulation, grad, weight)[1]
+
+
+def test_groups_that_are_mostly_padding_are_not_kept():
+    # 16 channels of a group fill their places; one channel leaves 15 of 16 empty.
+    full = ConvProblem(input=(1, 32, 8, 8), weight=(32, 16, 3, 3), padding=1, groups=2)
+    depthwise = ConvProblem(input=(1, 32, 8, 8), weight=(32, 1, 3, 3), padding=1, groups=32)
+    assert set(laid_out(full)) == {0, 1}
+    assert laid_out(depthwise) == {}

@@ -18,7 +18,7 @@ from ascendsim.ops.tiling.vendor.names import from_vendor, to_vendor
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
-from tests.helpers.requests import operators_plan
+from tests.helpers.slow_tilings import operators_plan
 
 PRODUCTS = {name: load_profile(name) for name in ("910B2", "950PR_9589", "310P3")}
 ONLY_INPUT, BOTH = (True, False, False), (True, True, False)

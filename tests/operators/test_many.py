@@ -1,7 +1,11 @@
-"""Is each estimate of many the one that `estimate` makes, however many processes work?"""
+"""Is each of many estimates, or tasks, the one that it would be alone, whoever works on it?"""
 
+import os
 import pickle
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -10,11 +14,15 @@ from rich.console import Console
 
 import ascendsim
 from ascendsim import ConvProblem, Item, Tiling, estimate, estimate_many, load_profile
-from ascendsim.errors import AclnnError, CapacityError, ConfigError, UnsupportedError
+from ascendsim.errors import AclnnError, CapacityError, ConfigError, UnsupportedError, WorkerError
 from ascendsim.ops.results import Estimate
-from ascendsim.report.document import Run, run_document
-from tests.helpers.alike import assert_alike
+from ascendsim.parallel import in_order, portion_size, usable_cores, worker_count
+from ascendsim.report.document import CallReport, run_document
+from tests.helpers import other_processes as jobs
+from tests.helpers.report_samples import assert_alike
 from tests.program.test_pickles import OwnNest
+
+# --- Is each estimate of many the one that `estimate` makes, however many processes work? --------------
 
 SMALL = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1)
 POINT = ConvProblem((2, 32, 4, 4), (16, 32, 1, 1))
@@ -77,7 +85,7 @@ def plain(answer):
     """What an answer says, in plain values; its report has every number of it."""
     if not isinstance(answer, Estimate):
         return type(answer).__name__, str(answer), answer.__notes__
-    return repr(run_document("a call", {}, [Run(answer, load_profile(answer.variant))], []))
+    return repr(run_document("a call", {}, [CallReport(answer, load_profile(answer.variant))], []))
 
 
 def test_a_mapping_is_an_item():
@@ -200,3 +208,187 @@ def test_progress_is_shown_on_a_terminal_and_not_in_a_pipe(workers, monkeypatch)
 
 def test_both_names_are_public():
     assert {"Item", "estimate_many"} <= set(ascendsim.__all__)
+
+
+# --- Are tasks worked on in order, by as many processes as asked, of which none is left? ---------------
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_answers_come_in_the_order_of_the_tasks(workers):
+    # 100 tasks go to two workers in portions of three, and the order inside one counts as well.
+    assert in_order(jobs.square, list(range(100)), workers) == [number * number for number in range(100)]
+
+
+def test_one_worker_is_this_process_and_several_are_others():
+    assert set(in_order(jobs.process, range(8), 1)) == {os.getpid()}
+    others = set(in_order(jobs.process, range(8), 2))
+    assert os.getpid() not in others
+    assert 1 <= len(others) <= 2
+
+
+def test_nothing_to_do_and_one_thing_to_do_start_no_process():
+    assert in_order(jobs.process, [], 4) == []
+    assert in_order(jobs.process, [1], 4) == [os.getpid()]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_is_told_once_for_each_task_in_order(workers):
+    told = []
+    in_order(jobs.square, range(20), workers, told.append)
+    assert told == list(range(20))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("function", "kind"), [(jobs.refuse_three, ConfigError), (jobs.slip_at_three, ZeroDivisionError)]
+)
+def test_an_error_is_that_of_the_function_and_names_the_task(workers, function, kind):
+    with pytest.raises(kind) as told:
+        in_order(function, range(6), workers)
+    assert told.value.__notes__[0] == "while working on item 3, counted from 0"
+
+
+def test_a_worker_that_ends_early_is_told():
+    with pytest.raises(WorkerError, match=r"0 of 5 answers have come.*__main__.*workers=1"):
+        in_order(jobs.end, range(5), 2)
+
+
+def test_what_cannot_be_sent_is_named():
+    with pytest.raises(ConfigError, match=r"item 1 cannot be sent to another process.*workers=1"):
+        in_order(jobs.square, [1, lambda: None], 2)
+    with pytest.raises(ConfigError, match="the function cannot be sent"):
+        in_order(lambda number: number, [1, 2], 2)
+
+
+def test_a_function_keeps_what_it_has_found_out_in_its_process():
+    by_process = {}
+    for who, asked in in_order(jobs.Counting(), range(70), 2):
+        by_process.setdefault(who, []).append(asked)
+    # 70 tasks in portions of 70 // (2 x 16) = 2: each worker counts on from portion to portion.
+    for asked in by_process.values():
+        assert asked == list(range(1, len(asked) + 1))
+
+
+def test_portions():
+    assert portion_size(1, 2) == 1
+    assert portion_size(92, 2) == 2  # 92 // 32
+    assert portion_size(10_000, 2) == 32  # 312 would leave a worker alone with the last for long
+    assert portion_size(500, 16) == 1  # 500 // 256
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])
+def test_a_number_of_workers_without_a_meaning(workers):
+    with pytest.raises(ConfigError, match=r"workers is .*; it must be 1 or more, or None"):
+        worker_count(workers, 5)
+
+
+@pytest.fixture
+def three_cores(monkeypatch):
+    monkeypatch.setattr("ascendsim.parallel.usable_cores", lambda: 3)
+
+
+@pytest.mark.usefixtures("three_cores")
+def test_tasks_that_take_less_than_a_start_start_no_process(monkeypatch):
+    # However slow the machine is on which this runs.
+    monkeypatch.setattr("ascendsim.parallel.START_SECONDS", 3600.0)
+    assert set(in_order(jobs.process, range(50))) == {os.getpid()}
+
+
+@pytest.mark.usefixtures("three_cores")
+def test_what_is_left_after_as_long_as_a_start_goes_to_workers(monkeypatch):
+    monkeypatch.setattr("ascendsim.parallel.START_SECONDS", -1.0)
+    told = []
+    first, *others = in_order(jobs.process, range(8), None, told.append)
+    assert first == os.getpid()
+    assert os.getpid() not in others
+    assert told == list(range(8))
+    assert in_order(jobs.square, list(range(100))) == [number * number for number in range(100)]
+    # What is told counts all tasks, those done here too.
+    with pytest.raises(ConfigError) as error:
+        in_order(jobs.refuse_three, range(6))
+    assert error.value.__notes__[0] == "while working on item 3, counted from 0"
+    with pytest.raises(WorkerError, match="1 of 5 answers have come"):
+        in_order(jobs.end_elsewhere, range(5))
+
+
+def test_no_more_workers_than_tasks_and_by_default_the_usable_cores(monkeypatch):
+    assert worker_count(8, 3) == 3
+    assert worker_count(2, 3) == 2
+    assert worker_count(8, 0) == 1
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 5, 6}, raising=False)
+    assert usable_cores() == worker_count(None, 100) == 3
+    monkeypatch.delattr("os.sched_getaffinity")
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    assert usable_cores() == 1
+
+
+# ---- Ends
+
+# A shell that runs a command in the background lets it ignore the interrupt, and so its children: not here.
+SCRIPT = """
+import signal
+import sys
+from functools import partial
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from tests.helpers import other_processes as parallel_jobs
+from ascendsim.parallel import in_order
+if __name__ == "__main__":
+    in_order(partial(parallel_jobs.square_or_wait, {folder!r}), [0, 0, 1, 2], 2)
+"""
+
+
+def alive(process):
+    """Whether a process runs; one that has ended and that nobody has asked about yet does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+def test_no_worker_is_left_when_the_process_that_asked_ends(how, tmp_path):
+    script, folder = tmp_path / "script.py", tmp_path / "workers"
+    folder.mkdir()
+    script.write_text(SCRIPT.format(folder=str(folder)))
+    asking = subprocess.Popen(
+        [sys.executable, str(script)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        start_new_session=True,  # so that only this one gets the signal, as in a notebook
+    )
+    wait_for(lambda: len(list(folder.iterdir())) == 2)
+    workers = [int(path.name) for path in folder.iterdir()]
+    assert all(alive(worker) for worker in workers)
+    asking.send_signal(how)
+    _, told = asking.communicate(timeout=60)
+    wait_for(lambda: not any(alive(worker) for worker in workers))
+    assert asking.returncode == -how
+    # One traceback, that of the interrupt; workers end without a word.
+    assert told.count("Traceback") == (how is signal.SIGINT)
+    assert told.rstrip().endswith("KeyboardInterrupt") == (how is signal.SIGINT)
+
+
+def test_a_script_that_does_its_work_as_it_is_imported_is_told_what_to_do(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from tests.helpers import other_processes as parallel_jobs\n"
+        "from ascendsim.parallel import in_order\nprint(in_order(parallel_jobs.square, [1, 2], 2))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1
+    # Python may add a warning of its own at the end, of semaphores that the workers have left.
+    [last] = [line for line in done.stderr.splitlines() if line.startswith("ascendsim.errors.WorkerError: ")]
+    assert '`if __name__ == "__main__":`' in last

@@ -14,7 +14,7 @@ from ascendsim.errors import AscendSimError, CapacityError, ConfigError, ShapeEr
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.numerics.formats.casts import decode, encode, hf32, round_to
-from tests.helpers.toy_profiles import toy_split
+from tests.helpers.toy_machines import toy_split
 
 # Format of the operands, product, cubeMathType (3: HF32) and the accumulation that the cube must show.
 COMPUTE = [

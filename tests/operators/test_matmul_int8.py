@@ -12,7 +12,7 @@ from ascendsim.errors import CapacityError, ConfigError, UnsupportedError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import IntegerSum, MathSettings
 from ascendsim.timing.kernel import time_kernel
-from tests.helpers.strict_memory import check_gm, strict
+from tests.helpers.oracles_timing import check_gm, strict
 from tests.house.test_layers import modules_after
 from tests.operators.test_matmul import PLANS, SIZES, TURNS, turned
 from tests.operators.test_matmul_cycles import PROBLEMS, by_core

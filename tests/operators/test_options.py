@@ -1,7 +1,9 @@
-"""Is every argument of the Python interface taken as it is meant, or refused with a sentence of ours?"""
+"""Is every argument of a public function taken as it is meant, or refused with a sentence of ours?"""
 
 import re
 from dataclasses import fields
+from pathlib import Path
+from time import monotonic
 from typing import get_type_hints
 
 import numpy as np
@@ -10,16 +12,42 @@ import pytest
 from ascendsim import (
     ConvProblem,
     MatmulProblem,
+    PartialPlan,
+    Plan,
     Tiling,
+    check_schedule,
+    conv_tbc_backward,
     convolution_backward,
     estimate,
+    estimate_many,
     estimate_matmul,
+    legal_tilings,
     load_profile,
+    matmul,
+    read_plans,
+    write_plans,
 )
-from ascendsim.arguments import truth, whole
-from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.ops.options.call import CallOptions, Options, ProductOptions, options_of
+from ascendsim.aclnn import Out, aclrtCtxGetSysParamOpt, aclrtCtxSetSysParamOpt, aclrtMemcpy
+from ascendsim.arguments import shown, truth, whole
+from ascendsim.errors import AscendSimError, ConfigError, ShapeError, UnsupportedError
+from ascendsim.ops.options.call import CallOptions, Options, ProductOptions, options_of, reckoned_instructions
 from ascendsim.ops.problems.convolution import as_multiplied, full_name, stored_name
+from ascendsim.precision import (
+    Math,
+    attribute,
+    error_metrics,
+    format_of,
+    identify,
+    quantise,
+    rank_by_public_figures,
+    reduction_tree,
+    spread,
+)
+from tests.helpers.slow_tilings import chosen_plan
+
+# -------------------------------------------------------------------------------------------------------
+# Is every argument of the Python interface taken as it is meant, or refused with a sentence of ours?
+# -------------------------------------------------------------------------------------------------------
 
 PROBLEM = ConvProblem((1, 16, 4, 4), (16, 16, 3, 3), padding=1)
 
@@ -180,3 +208,243 @@ def test_the_doors_refuse_unknown_keywords(tensors):
         estimate(PROBLEM, rule="shipped")
     with pytest.raises(TypeError, match=r"estimate_matmul\(\) got .* 'rules'"):
         estimate_matmul(MatmulProblem(16, 16, 16), rules="shipped")
+
+
+# ---- The budget
+
+
+HUGE = {
+    "every size": ConvProblem((509, 521, 523, 541), (503, 521, 7, 7), padding=3),
+    "a kernel of 255 x 255": ConvProblem((1, 16, 1024, 1024), (16, 16, 255, 255), padding=127),
+    "a batch of a million": ConvProblem((10**6, 64, 56, 56), (64, 64, 3, 3), padding=1),
+    "a batch of 31 bits": ConvProblem((2**31 - 1, 16, 8, 8), (16, 16, 3, 3), padding=1),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_an_enormous_call_is_refused_before_the_work(name):
+    begun = monotonic()
+    with pytest.raises(UnsupportedError, match=r"about [\d,]+ instructions.*, which is 100,000,000"):
+        estimate(HUGE[name])
+    assert monotonic() - begun < 5
+
+
+def test_the_budget_is_that_of_the_call():
+    problem = ConvProblem((2, 16, 8, 8), (16, 16, 3, 3), padding=1)
+    with pytest.raises(UnsupportedError) as caught:
+        estimate(problem, most_instructions=1)
+    reckoned = int(re.search(r"about ([\d,]+)", str(caught.value))[1].replace(",", ""))
+    usual = estimate(problem)
+    assert estimate(problem, most_instructions=reckoned) == usual
+    assert estimate(problem, most_instructions=None) == usual
+    with pytest.raises(UnsupportedError):
+        estimate(problem, most_instructions=reckoned - 1)
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, "1", True, [1]])
+def test_a_budget_without_a_meaning_is_refused(most):
+    with pytest.raises(ConfigError, match=r"most_instructions is .*a whole number from 1 on, or None"):
+        estimate(ConvProblem((1, 16, 4, 4), (16, 16, 1, 1)), most_instructions=most)
+
+
+@pytest.mark.parametrize("product", ["910B2", "310P3", "950PR_9589"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ConvProblem((8, 64, 28, 28), (64, 64, 3, 3), padding=1),
+        ConvProblem((64, 32, 4, 4), (32, 32, 1, 1)),
+        ConvProblem((1, 16, 64, 64), (16, 16, 15, 15), padding=7),
+    ],
+)
+def test_what_is_reckoned_is_near_to_what_is_made(product, problem):
+    """Reckoned from sizes alone: it need not be right, but a large kernel may not pass for a small one."""
+    result = estimate(problem, product=product, output_mask=(True, True, False))
+    kernels, profile = [one.kernel for one in result.kernels], load_profile(product)
+    made = sum(len(work.build()) for kernel in kernels for phase in kernel.phases for work in phase.work)
+    reckoned = sum(reckoned_instructions(kernel, profile) for kernel in kernels)
+    # A small kernel has some instructions on each core, however little there is to do.
+    assert reckoned <= made <= 20 * reckoned + 100 * len(kernels) * profile.cores.vector
+
+
+ONES, WIDE = np.ones((4, 2, 16), np.float16), np.ones((512, 512), np.float16)
+BUDGETED = {
+    "convolution_backward": lambda tensors, most: backward(tensors, most_instructions=most),
+    "conv_tbc_backward": lambda _, most: conv_tbc_backward(
+        ONES, ONES, ONES[:1, 0, :, None] * np.ones(16, np.float16), ONES[0, 0], 0, 0, most_instructions=most
+    ),
+    "matmul": lambda _, most: matmul(WIDE, WIDE, most_instructions=most),
+    "estimate_matmul": lambda _, most: estimate_matmul(MatmulProblem(512, 512, 512), most_instructions=most),
+}
+
+
+@pytest.mark.parametrize("door", BUDGETED)
+def test_every_door_has_the_budget(tensors, door):
+    assert BUDGETED[door](tensors, None)
+    with pytest.raises(UnsupportedError, match="most_instructions, which is 1"):
+        BUDGETED[door](tensors, 1)
+
+
+# --- Does every public function answer a mistaken argument in one line: whose, what was got, the rule? -
+
+MISTAKEN_PROBLEM = ConvProblem((1, 16, 6, 6), (16, 16, 3, 3), 1, 1)
+SHAPES = {
+    "grad_output": MISTAKEN_PROBLEM.grad_output,
+    "input": MISTAKEN_PROBLEM.input,
+    "weight": MISTAKEN_PROBLEM.weight,
+}
+TENSORS = {name: np.ones(shape) for name, shape in SHAPES.items()}
+HALVES = [values.astype(np.float16) for values in TENSORS.values()]
+B2 = load_profile("910B2")
+WHOLE = Plan("dgrad", Tiling(16, 16, 16))
+# No type, size or text of these means anything to the arguments that get all of them.
+ODD = (
+    *(None, -1, 1.5, float("nan"), "", "x", "ünï💥", "\0", "a" * 10000, b"x", (), [], {}, {1: 2}, (None,)),
+    *(object(), int, np.zeros(0), np.zeros((2, 2)), np.array(1.5), 2**70, [1, [2]], range(10**12)),
+    *(Path("nowhere"), ...),
+)
+
+
+def chosen(problem=MISTAKEN_PROBLEM, gradient="grad_input", dtype="float16", profile=B2, **given):
+    return chosen_plan(problem, gradient, dtype, profile, **given)
+
+
+def computed(**given):
+    return convolution_backward(
+        *HALVES, [16], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, (True,) * 3, 0, **({"timing": False} | given)
+    )
+
+
+FORMAT = format_of("e4m3")
+# A function of one argument that no odd value means anything to.
+ASKED = {
+    "plan problem": lambda odd: chosen(problem=odd),
+    "plan gradient": lambda odd: chosen(gradient=odd),
+    "plan dtype": lambda odd: chosen(dtype=odd),
+    "plan profile": lambda odd: chosen(profile=odd),
+    "plan deterministic": lambda odd: chosen(deterministic=odd),
+    "plan transposed_forward": lambda odd: chosen(transposed_forward=odd),
+    "plan strategy": lambda odd: chosen(strategy=odd),
+    "plan group_merge": lambda odd: chosen(group_merge=odd),
+    "legal_tilings problem": lambda odd: legal_tilings(odd, "grad_input", B2),
+    "legal_tilings dtype": lambda odd: legal_tilings(MISTAKEN_PROBLEM, "grad_input", B2, odd),
+    "legal_tilings hf32": lambda odd: legal_tilings(MISTAKEN_PROBLEM, "grad_input", B2, hf32=odd),
+    "Plan tiling": lambda odd: Plan("dgrad", odd),
+    "Plan.from_dict": Plan.from_dict,
+    "PartialPlan block_dim": lambda odd: PartialPlan({"base_m": 16}, block_dim=odd),
+    "read_plans": read_plans,
+    "write_plans plans": lambda odd: write_plans("plans.toml", {"grad_input": odd}),
+    "write_plans names": lambda odd: write_plans("plans.toml", {"grad_input": WHOLE}, names=odd),
+    "check_schedule orders": lambda odd: check_schedule("dgrad", MISTAKEN_PROBLEM, orders=odd),
+    "check_schedule seed": lambda odd: check_schedule("dgrad", MISTAKEN_PROBLEM, seed=odd),
+    "timing": lambda odd: computed(timing=odd),
+    "threads": lambda odd: computed(threads=odd),
+    "order": lambda odd: computed(order=odd),
+    "workers": lambda odd: estimate_many([{"problem": MISTAKEN_PROBLEM}], workers=odd),
+    "Math operands": lambda odd: Math(operands=odd),
+    "Math accumulation": lambda odd: Math(accumulation=odd),
+    "Math rounding": lambda odd: Math(rounding=odd),
+    "spread problem": lambda odd: spread(odd, TENSORS, [Math()]),
+    "spread tensors": lambda odd: spread(MISTAKEN_PROBLEM, odd, [Math()]),
+    "spread one tensor": lambda odd: spread(MISTAKEN_PROBLEM, TENSORS | {"input": odd}, [Math()]),
+    "attribute math": lambda odd: attribute(MISTAKEN_PROBLEM, TENSORS, odd),
+    "error_metrics": lambda odd: error_metrics(odd, np.ones(3), "float16"),
+    "format_of": format_of,
+    "quantise values": lambda odd: quantise(odd, FORMAT, axis=7),
+    "quantise fmt": lambda odd: quantise(TENSORS["input"], odd),
+    "quantise rounding": lambda odd: quantise(TENSORS["input"], FORMAT, rounding=odd),
+    "reduction_tree model": lambda odd: reduction_tree(odd, 4),
+    "reduction_tree products": lambda odd: reduction_tree("seq:RNE", odd),
+    "identify": identify,
+    "rank_by_public_figures": lambda odd: rank_by_public_figures([odd]),
+}
+# What some of them do take.
+MEANT = {
+    "plan group_merge": (None,),
+    "workers": (None, 2**70),
+    "PartialPlan block_dim": (2**70,),
+    "order": (2**70,),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_means_nothing_is_refused_in_one_short_line(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for odd in ODD:
+        if any(odd is each or (type(odd) is type(each) and odd == each) for each in MEANT.get(name, ())):
+            continue
+        with pytest.raises(AscendSimError) as caught:
+            ASKED[name](odd)
+        told = str(caught.value)
+        # Of paths and texts the whole is quoted, of all else the beginning.
+        assert len(told) < 600 or isinstance(odd, str), (odd, told)
+        assert "\n" not in told, (odd, told)
+
+
+def test_a_format_that_the_cube_does_not_multiply_is_told_with_those_that_it_does():
+    message = "plan: compute_dtype is 'float64', which the cube of 910B2 does not multiply; it does fl"
+    with pytest.raises(UnsupportedError, match=message):
+        chosen(dtype="float64")
+    with pytest.raises(
+        UnsupportedError, match="compute_dtype is 'hf32', which the cube of 910A does not multiply"
+    ):
+        chosen(dtype="float32", hf32=True, profile=load_profile("910A"))
+
+
+def test_a_gradient_is_one_that_the_problem_has():
+    with pytest.raises(
+        ConfigError, match="gradient is 'matmul'; it must be grad_input or grad_weight of a Conv"
+    ):
+        chosen(gradient="matmul")
+    with pytest.raises(ConfigError, match="gradient is 'grad_input'; it must be matmul of a MatmulProblem"):
+        chosen(problem=MatmulProblem(16, 16, 16))
+
+
+def test_a_bound_beyond_all_counts_is_none():
+    free, bound = (estimate(MISTAKEN_PROBLEM, stop_above=stop).cycles for stop in (None, 2**70))
+    assert free == bound
+
+
+def test_an_array_is_shown_in_one_line():
+    assert shown(np.zeros((2, 2))) == "array([[0., 0.], [0., 0.]])"
+
+
+# ---- What came out as an error of Python's
+
+
+class Two:
+    """A number that only `operator.index` reads."""
+
+    def __index__(self):
+        return 2
+
+
+def test_numbers_of_any_kind_are_taken_as_numbers():
+    assert PartialPlan({"base_m": 16}, block_dim=Two()) == PartialPlan({"base_m": 16}, block_dim=2)
+    assert reduction_tree("seq:RNE", Two()) == reduction_tree("seq:RNE", 2)
+    assert reduction_tree("seq:RNE", 4, Two()) == reduction_tree("seq:RNE", 4, 2)
+    assert Options(most_instructions=Two()).most_instructions == 2
+
+
+@pytest.mark.parametrize("orders", [10_001, 2**31, 2**32])
+def test_nobody_waits_for_thousands_of_orders(orders):
+    with pytest.raises(ConfigError, match=r"orders is .*from 0 to 10000"):
+        check_schedule("dgrad", ConvProblem((1, 16, 2, 2), (16, 16, 1, 1)), orders=orders)
+
+
+def test_a_range_of_a_billion_is_not_read():
+    problem = ConvProblem((1, 16, 2, 2), (16, 16, 1, 1))
+    tensors = {"grad_output": range(10**9), "input": range(10**9), "weight": range(10**9)}
+    with pytest.raises(ShapeError, match="grad_output has 1000000000 parts"):
+        spread(problem, tensors, [Math()])
+
+
+@pytest.mark.parametrize("switch", [np.array([0, 1]), np.zeros((2, 2)), [0], object(), 99, None])
+def test_a_switch_of_the_context_is_a_number(switch):
+    assert aclrtCtxSetSysParamOpt(switch, 1) == aclrtCtxGetSysParamOpt(switch, Out()) != 0
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_a_matrix_is_memory_like_any_array():
+    there, back = np.asmatrix(np.arange(16, dtype=np.uint8).reshape(4, 4)), np.zeros(16, np.uint8)
+    assert aclrtMemcpy(back, 16, there, 16) == 0
+    assert (back == range(16)).all()

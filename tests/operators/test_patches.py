@@ -1,23 +1,24 @@
-"""Is grad_input of kernels that lie side by side a matrix product whose axes are permuted?
-
-Stride = kernel, as in the embedding of image patches: every pixel of grad_input meets one tap.
-"""
+"""Are the gradients of kernels that lie side by side matrix products of permuted axes?"""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ascendsim import ConvProblem, convolution_backward, estimate
+from ascendsim import ConvProblem, Tiling, convolution_backward, estimate
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.accumulation.twins import accumulate_twin
 from ascendsim.numerics.formats.casts import round_to
 from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.problems.convolution import as_multiplied
-from ascendsim.ops.problems.folded import gradient_product
+from ascendsim.ops.problems.folded import Patches, gradient_product
 from ascendsim.ops.problems.products import MatmulProblem
+from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.profile import load_profile
-from tests.helpers.conv_cases import assert_same_bits, draw
+from tests.helpers.conv_cases import assert_same_bits, call_of, draw
+
+# --- Is grad_input of kernels that lie side by side a matrix product whose axes are permuted? ----------
+# Stride = kernel, as in the embedding of image patches: every pixel of grad_input meets one tap.
 
 # 3 images of 4 x 5 patches of 3 x 4 pixels.
 PATCHES = ConvProblem((3, 5, 12, 20), (40, 5, 3, 4), (3, 4))
@@ -181,3 +182,163 @@ def test_patches_take_a_small_part_of_what_the_convolution_takes():
         estimate(p, product="910_95", tiling=how, **ONLY).time_us for how in ("product", "search")
     )
     assert product * 3 < convolution
+
+
+# -------------------------------------------------------------------------------------------------------
+# Is grad_weight of wide kernels that lie side by side that of one tap, whose channels are (channel, tap)?
+# -------------------------------------------------------------------------------------------------------
+# Stride = kernel >= 8, as where a network embeds patches of images.
+
+# 3 images of 2 x 3 patches of 8 x 9 pixels.
+WEIGHTS_PATCHES = ConvProblem((3, 5, 16, 27), (20, 5, 8, 9), (8, 9))
+WEIGHTS_LINE = ConvProblem((2, 6, 24), (20, 6, 8), 8)
+WEIGHTS_VOLUME = ConvProblem((2, 2, 2, 16, 8), (24, 2, 1, 8, 8), (1, 8, 8))
+WEIGHTS_ONLY = {"output_mask": (False, True, False)}
+
+
+def patches_of(problem, product="910B"):
+    return Patches.of(problem, load_profile(product))
+
+
+def called_weights(p, dtype="float16", data="wide", **options):
+    rng = np.random.default_rng(5)
+    tensors = [draw(rng, shape, dtype, data) for shape in (p.grad_output, p.input, p.weight)]
+    given = [values.astype(dtype) for values in tensors]
+    attributes = [p.grad_output[1]], p.stride, p.padding, p.dilation, False, (0,) * p.rank, p.groups
+    made = convolution_backward(*given, *attributes, (False, True, False), 0, **options)
+    return made, tensors
+
+
+# --- which gradients
+
+
+@pytest.mark.parametrize("product", ["910B", "910_93", "910_95"])
+def test_taps_become_channels_and_placements_pixels(product):
+    found = patches_of(WEIGHTS_PATCHES, product)
+    # 5 channels x 72 taps.
+    assert found.problem == ConvProblem((3, 360, 2, 3), (20, 360, 1, 1))
+    assert found.split == (3, 5, 1, 1, 2, 8, 3, 9)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ConvProblem((3, 5, 14, 16), (20, 5, 7, 8), (7, 8)),  # 7 taps along H
+        replace(WEIGHTS_PATCHES, input=(3, 5, 17, 27)),  # a row is left over
+        replace(WEIGHTS_PATCHES, stride=(7, 9), input=(3, 5, 15, 27)),  # kernels overlap
+        replace(WEIGHTS_PATCHES, padding=(1, 0), input=(3, 5, 14, 27)),
+        replace(WEIGHTS_PATCHES, weight=(20, 1, 8, 9), groups=5),
+        replace(WEIGHTS_PATCHES, input=(3, 5, 8, 9)),  # one placement: a matrix product
+        ConvProblem((3, 20, 2, 3), (20, 5, 8, 9), (8, 9), transposed=True),
+        ConvProblem((3, 5, 16, 27), (20, 5, 1, 1)),
+    ],
+    ids=str,
+)
+def test_other_kernels_are_taken_as_they_are(problem):
+    assert patches_of(problem) is None
+
+
+def test_older_products_take_them_as_they_are():
+    assert patches_of(WEIGHTS_PATCHES, "310P") is None
+    assert patches_of(WEIGHTS_PATCHES, "910") is None
+
+
+# --- bits
+
+
+@pytest.mark.parametrize("product", ["910_95", "910B"])
+@pytest.mark.parametrize("data", ["wide", "special"])
+@pytest.mark.parametrize(
+    "problem", [WEIGHTS_PATCHES, WEIGHTS_LINE, WEIGHTS_VOLUME], ids=["patches", "line", "volume"]
+)
+def test_the_bits_are_those_of_the_same_product_on_patches_cut_by_hand(problem, data, product):
+    made, (a, x, _) = called_weights(problem, data=data, product=product)
+    untimed, _ = called_weights(problem, data=data, product=product, timing=False)
+    # Every patch as a pixel of so many channels, in plain loops.
+    one = patches_of(problem, product).problem
+    whole = x.reshape(problem.batch, problem.input[1], *problem.big_size)
+    cut = np.empty((problem.batch, one.input[1], *problem.small_size), np.float32)
+    for at in np.ndindex(problem.small_size):
+        place = [slice(i * k, (i + 1) * k) for i, k in zip(at, problem.kernel, strict=True)]
+        cut[(slice(None), slice(None), *at)] = whole[(..., *place)].reshape(problem.batch, -1)
+    given = [values.astype(np.float16) for values in (a, cut.reshape(one.input), np.zeros(one.weight))]
+    attributes = [one.grad_output[1]], one.stride, one.padding, one.dilation, False, (0,) * one.rank, 1
+    direct = convolution_backward(
+        *given, *attributes, (False, True, False), 0, product=product, tiling=made.plans
+    )
+    assert direct.plans == made.plans
+    for found in (made, untimed):
+        got = np.asarray(found.grad_weight, np.float32).reshape(one.weight)
+        assert_same_bits(got, np.asarray(direct.grad_weight, np.float32), "grad_weight")
+
+
+@pytest.mark.parametrize("product", ["910_95", "910B"])
+def test_the_bits_are_those_of_the_ordered_definition(product):
+    call = call_of(WEIGHTS_PATCHES, profile=load_profile(product), deterministic=True)
+    made, tensors = called_weights(WEIGHTS_PATCHES, product=product, deterministic=True)
+    due = reference_gradients(call, *tensors, mask=(False, True, False))["grad_weight"]
+    assert_same_bits(np.asarray(made.grad_weight, np.float32), due, "grad_weight")
+
+
+def test_a_plan_of_ones_own_is_one_of_the_single_tap():
+    own = {"grad_weight": Tiling(16, 48, 16, used_cores=2)}
+    made, tensors = called_weights(WEIGHTS_PATCHES, product="910_95", tiling=own, deterministic=True)
+    call = call_of(WEIGHTS_PATCHES, profile=load_profile("910_95"), tilings=own, deterministic=True)
+    due = reference_gradients(call, *tensors, mask=(False, True, False))["grad_weight"]
+    assert_same_bits(np.asarray(made.grad_weight, np.float32), due, "grad_weight")
+
+
+def test_both_gradients_of_a_call_are_those_of_single_ones():
+    p = WEIGHTS_PATCHES
+    rng = np.random.default_rng(1)
+    given = [
+        draw(rng, shape, "float16", "wide").astype(np.float16) for shape in (p.grad_output, p.input, p.weight)
+    ]
+    attributes = [20], p.stride, p.padding, p.dilation, False, (0, 0), 1
+    for options in ({}, {"tiling": "search"}, {"tiling": "search", "timing": False}):
+        masks = (True, True, True), (True, False, False), (False, True, False)
+        both, images, weights = (
+            convolution_backward(*given, *attributes, mask, 0, product="910_95", **options) for mask in masks
+        )
+        assert np.array_equal(both.grad_input, images.grad_input)
+        assert np.array_equal(both.grad_weight, weights.grad_weight)
+
+
+# --- kernels
+
+
+def test_a_transpose_of_input_comes_first():
+    types = [
+        kernel.kernel.op_type
+        for kernel in estimate(WEIGHTS_PATCHES, product="910_95", **WEIGHTS_ONLY).kernels
+    ]
+    assert types == ["Transpose", "Conv3DBackpropFilterV2", "Cast"]
+    types = [
+        kernel.kernel.op_type for kernel in estimate(WEIGHTS_PATCHES, product="910B", **WEIGHTS_ONLY).kernels
+    ]
+    # The library of 910B deals the images to cores, which add to zeros.
+    assert types == [
+        "Transpose",
+        "TransData",
+        "TransData",
+        "MemSet",
+        "Conv2DBackpropFilter",
+        "TransData",
+        "Cast",
+    ]
+
+
+def test_the_kernel_is_that_of_the_single_tap():
+    one = patches_of(WEIGHTS_PATCHES).problem
+    [first, *_] = [k for k in estimate(WEIGHTS_PATCHES, product="910_95", **WEIGHTS_ONLY).kernels if k.plan]
+    [other] = [k for k in estimate(one, product="910_95", **WEIGHTS_ONLY).kernels if k.plan]
+    assert first.cycles == other.cycles
+
+
+@pytest.mark.parametrize("product", ["910B", "910_95"])
+def test_one_engine_says_what_the_other_does_weights(product):
+    told = [
+        estimate(WEIGHTS_PATCHES, product=product, engine=name, **WEIGHTS_ONLY).cycles
+        for name in ("compiled", "simpy")
+    ]
+    assert told[0] == told[1]

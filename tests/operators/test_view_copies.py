@@ -9,17 +9,15 @@ from ascendsim.errors import AclnnError, CapacityError, ConfigError, ShapeError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.vector import VectorKernels
+from ascendsim.ops.lowering.kernels import VectorKernels
 from ascendsim.ops.problems.strips import View
 from ascendsim.ops.schedules.vector.dilation import gather, scatter
 from ascendsim.program.places import GmTensor, Slot
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from ascendsim.vector.relayout import Rearrange
-from tests.helpers.aclnn_calls import OUTPUTS, arguments_of, first_phase
-from tests.helpers.operator_calls import names
-from tests.helpers.rules_calls import conv
-from tests.helpers.toy_profiles import toy_split, toy_unified
+from tests.helpers.calls import OUTPUTS, arguments_of, conv, first_phase, names
+from tests.helpers.toy_machines import toy_split, toy_unified
 
 P = ConvProblem((2, 4, 6, 5), (6, 4, 3, 3), 1, 1)
 SHAPES = {"grad_input": P.input, "grad_weight": P.weight, "grad_bias": (6,)}

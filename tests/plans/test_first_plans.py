@@ -13,8 +13,7 @@ from ascendsim.ops.tiling.vendor.first.dgrad import all_dgrads, divisors, last_o
 from ascendsim.ops.tiling.vendor.first.wgrad import all_wgrads, has_entry
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of
-from tests.helpers.first_layers import LAYER, OLD, grid_of, tiling_of
-from tests.helpers.requests import first_rule
+from tests.helpers.slow_tilings import LAYER, OLD, first_rule, grid_of, tiling_of
 
 # --- grids
 

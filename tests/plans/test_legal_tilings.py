@@ -1,20 +1,41 @@
-"""Are the legal tilings those that the loop nests follow, each counted once, and drawn evenly?"""
+"""Are the legal tilings those that the loop nests follow, and do the tuner's steps reach them?"""
 
 from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from time import process_time
 
 import pytest
 
-from ascendsim import Tiling, estimate, legal_tilings, load_profile
+from ascendsim import Plan, Tiling, estimate, legal_tilings, load_profile
 from ascendsim.errors import AscendSimError, CapacityError, ConfigError, UnsupportedError
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
-from tests.helpers.conv_cases import SPLIT, UNIFIED
-from tests.helpers.toy_profiles import toy_split
+from ascendsim.ops.tiling.legal_space import CellGrid
+from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.studies.engine.run import Budget, Engine, Store
+from ascendsim.studies.tuning.records import TilingQuestion, Trial
+from ascendsim.studies.tuning.search import (
+    Tilings,
+    Wish,
+    _climb,
+    _moves,
+    _resized,
+    _sizes,
+    _sliced,
+    _slices,
+    neighbours,
+    tune,
+)
+from ascendsim.studies.tuning.tune import Tuner
+from ascendsim.workloads.loader import load_workload
+from tests.helpers.conv_cases import SPLIT, UNIFIED, blocks_of, segments_of
+from tests.helpers.toy_machines import toy_split
+
+# --- Are the legal tilings those that the loop nests follow, each counted once, and drawn evenly? ------
 
 GRADIENTS = ("grad_input", "grad_weight")
 PRODUCTS = ("910B2", "910_9382", "950PR_9589", "310P3", "910A")
@@ -46,9 +67,9 @@ def plan_of(problem, gradient, tiling, profile):
     reduction = (
         cut.parts
         if gradient == "grad_input"
-        else (cut.ranges_of_image, [list(cut.part(*key)) for key in cut._parts])
+        else (cut.ranges_of_image, [segments_of(cut, *key) for key in cut._parts])
     )
-    dealt = [list(tasks) for tasks in schedule.dealt()]
+    dealt = [blocks_of(cut, tasks) for tasks in schedule.dealt()]
     return repr((dealt, reduction, copies, tiling.base_k, tiling.k_split))
 
 
@@ -259,3 +280,202 @@ def test_a_count_or_a_seed_that_is_no_number_is_refused(count, seed):
         ConfigError, match=r"^LegalTilings\.sample: (count|seed) is .*; it must be a whole number from 0 on$"
     ):
         legal.sample(count, seed)
+
+
+# --- Do the steps of the tuner reach plans with even parts of all pixels, each in one spelling? --------
+
+PROFILE = load_profile("910B2")
+# 28 x 28 pixels are 49 fractals of 16, and 128 channels: s3b1_3x3 of ResNet-50.
+TUNED_LAYER = ConvProblem((32, 128, 28, 28), (128, 128, 3, 3), padding=1)
+SEARCHED = Tiling(400, 64, 32, 9, 36, used_cores=24)
+
+
+@pytest.fixture(scope="module")
+def tilings():
+    return Tilings(PlanRequest(TUNED_LAYER, "grad_input", "float16", PROFILE))
+
+
+def test_tilings_are_of_one_gradient_that_has_a_nest():
+    with pytest.raises(ConfigError, match="gradient is 'grad_bias'; it must be grad_input or grad_weight"):
+        Tilings(PlanRequest(TUNED_LAYER, "grad_bias", "float16", PROFILE))
+
+
+def test_from_whole_blocks_a_step_leads_to_even_parts_and_another_back(tilings):
+    near = neighbours(Plan("dgrad", SEARCHED), tilings)
+    grids = {(plan.tiling.pixel_dim, plan.tiling.n_dim) for plan in near}
+    # 24 cores: 24 parts of the pixels; 12, times 2 of the columns; 24, with both column blocks in turn. Two
+    # blocks are in no 3 parts.
+    assert grids == {(0, 0), (24, 0), (12, 2), (24, 2)}
+    even = next(plan for plan in near if plan.tiling.pixel_dim)
+    assert any(not plan.tiling.pixel_dim for plan in neighbours(even, tilings))
+    legal = legal_tilings(TUNED_LAYER, "grad_input", PROFILE)
+    both = (*near, *neighbours(even, tilings))
+    assert [plan for plan in both if plan.tiling not in legal] == []
+    assert {plan.tiling.used_cores for plan in both if plan.tiling.pixel_dim} == {24}
+
+
+def test_the_longest_block_is_the_one_that_l0_holds_in_as_many_copies(tilings):
+    wish = replace(Wish.of(SEARCHED), grid=CellGrid(24, 0))
+    # L0A: 64 KiB, two copies of m x 32 x 2 bytes: 512 rows. L0C: 128 KiB, one of m x 64 x 4 bytes: 512.
+    assert tilings.longest(wish).base.m == 512
+    # One copy in L0A holds 1024 rows, in L0C still 512; two in L0C 256.
+    assert tilings.longest(replace(wish, copies=(2, 2, 1, 2, 1))).base.m == 512
+    assert tilings.longest(replace(wish, copies=(2, 2, 2, 2, 2))).base.m == 256
+
+
+def test_column_parts_are_no_more_than_column_blocks(tilings):
+    wish = replace(Wish.of(SEARCHED), grid=CellGrid(24, 5))
+    plan = tilings.plan(wish)
+    # 128 channels in blocks of 64 are two.
+    assert (plan.tiling.pixel_dim, plan.tiling.n_dim) == (24, 2)
+    # 32 parts of 32 images end with images: ranges of whole blocks are the same.
+    assert tilings.plan(replace(wish, grid=CellGrid(32, 0))) is None
+
+
+def test_grids_of_whole_images_are_asked_for_as_ranges():
+    grid = replace(SEARCHED, batch_dim=8, m_dim=3, n_dim=1)
+    assert Wish.of(grid) == Wish.of(SEARCHED)
+
+
+def test_even_parts_beat_the_search_by_5_percent_in_200_plans_and_20_seconds():
+    # Where the search has 64 blocks along m times 2 along n, 6 rounds at most and 5.33 were they even.
+    layer = ConvProblem(**load_workload("resnet50").layer("s3b1_3x3").problem_options(32))
+    asked = TilingQuestion("s3b1_3x3", "910B2", layer, "grad_input", starts=("warm",), trials=200)
+    tuner = Tuner(asked, Engine(Store(), 1), Budget(), "float16")
+    begin = process_time()
+    _, best = tune(tuner)
+    assert process_time() - begin < 20
+    assert len(tuner.trials) <= 200
+    assert best.plan.tiling.pixel_dim
+    assert tuner.score(best) <= 0.95 * tuner.score(tuner.chosen("search"))
+
+
+def at(size):
+    """A plan that stands for a number."""
+    return Plan("wgrad", Tiling(size, 16, 16))
+
+
+class Scored:
+    """Stands for a tuner: the score of a plan is how far its base_m is from 100; `groups` were asked for."""
+
+    def __init__(self, trials):
+        self.trials, self.left, self.groups = {}, trials, []
+
+    def try_all(self, plans, found_by, best):
+        """Remember the plans that are new."""
+        assert best == self.score(self.here)
+        self.groups.append([plan.tiling.base_m for plan in plans])
+        new = {plan: Trial(plan, found_by, {}) for plan in plans if plan not in self.trials}
+        self.trials |= new
+        self.left -= len(new)
+
+    def neighbours(self, plan):
+        """30 steps: twelve down, twelve down and one up by one, and six, of which one is up by ten."""
+        self.here = Trial(plan, "steps", {})
+        size = plan.tiling.base_m
+        return [at(size - step) for step in (*range(1, 13), *range(13, 24), -1, 24, 25, 26, -10, 27, 28)]
+
+    @staticmethod
+    def score(trial):
+        """Return how far it is."""
+        return abs(100 - trial.plan.tiling.base_m)
+
+
+def test_a_climb_steps_after_each_group_of_neighbours_and_ends_where_none_is_better():
+    made = Scored(10_000)
+    _climb(made, made.neighbours, Trial(at(78), "steps", {}))
+    # Groups of 12, 12 and 6 in turn. Down is no better, so 78 stays; one up is 79, from where ten up is 89.
+    # Again: 90, 100. Nothing is better than that, which three groups say.
+    assert [len(group) for group in made.groups] == [12, 12, 6, 12, 12, 6, 12, 12, 6]
+    assert [max(group) for group in made.groups] == [77, 79, 89, 88, 90, 100, 99, 101, 110]
+
+
+def test_a_climb_ends_where_trials_do():
+    # The third group begins from 51 and asks for one number again: 29 plans are new.
+    made = Scored(29)
+    _climb(made, made.neighbours, Trial(at(50), "steps", {}))
+    assert len(made.groups) == 3
+
+
+# ---- Steps of the fields of a plan, reckoned by hand
+
+FIELDS = {
+    "base_m": 64,
+    "base_n": 32,
+    "base_k": 32,
+    "step_ka": 4,
+    "step_kb": 2,
+    "k_split": 2,
+    "single_core_m": 192,
+    "single_core_n": 0,
+    "single_core_k": 64,
+    "transpose_first": False,
+    **dict.fromkeys(("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers"), 2),
+    "cl0_buffers": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("base", "sizes"),
+    [
+        # Twice, half, a fractal of 16 more and less, 3/2, 2/3 (42, so 32 again).
+        (64, [128, 32, 80, 48, 96]),
+        # Half is no fractal; 24 and 10 are 16 and none.
+        (16, [32]),
+        (48, [96, 16, 64, 32]),
+    ],
+)
+def test_sizes_near_that_of_a_block(base, sizes):
+    assert _sizes({"base_m": base}, "m") == sizes
+
+
+def test_a_resized_block_keeps_how_many_of_it_a_share_has():
+    assert _resized(FIELDS, m=32) == FIELDS | {"base_m": 32, "single_core_m": 96}
+    # Without a share there stays none; of less than a block it becomes one.
+    assert _resized(FIELDS, n=64) == FIELDS | {"base_n": 64}
+    assert _resized(FIELDS | {"single_core_m": 32}, m=16)["single_core_m"] == 16
+
+
+def test_other_slices_keep_the_tiles_of_l1_as_long():
+    assert _sliced(FIELDS, 64) == FIELDS | {"base_k": 64, "step_ka": 2, "step_kb": 1}
+    assert _sliced(FIELDS, 16) == FIELDS | {"base_k": 16, "step_ka": 8, "step_kb": 4}
+    assert _sliced(FIELDS, 256)["step_kb"] == 1
+
+
+def slices(gradient):
+    return [(step["base_k"], step["step_ka"], step["step_kb"]) for step in _slices(FIELDS, gradient)]
+
+
+def test_steps_of_slices():
+    # 64, 16, 48, 16, 40 and 96 of a slice, each with as many slices in L1 and with tiles as long.
+    sizes = [(64, 4, 2), (64, 2, 1), (16, 4, 2), (16, 8, 4), (48, 4, 2), (48, 2, 1), (16, 4, 2), (16, 8, 4)]
+    sizes += [(40, 4, 2), (40, 3, 1), (96, 4, 2), (96, 1, 1)]
+    one_more = [(32, 5, 3), (32, 3, 1)]
+    both = [(32, 8, 4), (32, 2, 1)]
+    assert slices("grad_weight") == [*sizes, *both, *one_more]
+    alone = [(32, 8, 2), (32, 4, 4), (32, 2, 2), (32, 4, 1)]
+    assert slices("grad_input") == [*sizes, *both, *alone, *one_more]
+
+
+def test_steps_of_base_blocks():
+    moved = list(_moves(FIELDS, "grad_input"))
+    blocks = [(step["base_m"], step["base_n"], step["base_k"]) for step in moved]
+    rows, columns = [128, 32, 80, 48, 96], [64, 16, 48]
+    expected = [(m, 32, 32) for m in rows] + [(64, n, 32) for n in columns]
+    # Three quarters: 48, and 24, so 16; each and both.
+    expected += [(48, 32, 32), (64, 16, 32), (48, 16, 32)]
+    # A half of each side with slices twice as long, a quarter of m with four times, an eighth is no fractal.
+    expected += [(64, 16, 64), (32, 32, 64), (16, 32, 128)]
+    expected += [(m, n, 32) for m in rows for n in columns]
+    assert blocks[: len(expected)] == expected
+    shares = [(step["single_core_m"], step["single_core_n"]) for step in moved[len(expected) :][:4]]
+    # Twice and half of a share, no less than a block; without one, of a block.
+    assert shares == [(384, 0), (96, 0), (192, 64), (192, 32)]
+    end = moved[-8:]
+    copies = ("al1_buffers", "bl1_buffers", "al0_buffers", "bl0_buffers", "cl0_buffers")
+    assert [next(name for name in copies if step[name] != FIELDS[name]) for step in end[:5]] == list(copies)
+    assert [end[at][name] for at, name in enumerate(copies)] == [1, 1, 1, 1, 2]
+    assert end[5] == FIELDS | {"al1_buffers": 1, "bl1_buffers": 1, "step_ka": 8, "step_kb": 4}
+    assert end[6] == FIELDS | {"transpose_first": True}
+    assert end[7] == FIELDS | {"k_split": 1, "single_core_k": 0}
+    assert list(_moves(FIELDS, "grad_weight"))[-1] == FIELDS | {"transpose_first": True}

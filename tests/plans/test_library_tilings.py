@@ -16,17 +16,16 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.folded import kernel_problem
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.search.costs import Costs, Rates
+from ascendsim.ops.tiling.search.costs import Rates, SearchCosts
 from ascendsim.ops.tiling.vendor.library.dgrad import _best_tiles, library_dgrad
 from ascendsim.ops.tiling.vendor.library.dgrad import _grids as _dgrad_grids
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
-from ascendsim.validate.kinds.kernels import active_us
-from tests.helpers import slow_library
+from ascendsim.validate.kernels import active_us
+from tests.helpers import slow_tilings
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
-from tests.helpers.requests import library_rule, nest_plan, products_plan
-from tests.helpers.vendor_layers import base
+from tests.helpers.slow_tilings import base, library_rule, nest_plan, products_plan
 
 B2 = load_profile("910B2")
 CONV2 = ConvProblem((32, 64, 27, 27), (192, 64, 5, 5), 1, 2)
@@ -103,7 +102,7 @@ def test_a_grid_that_divides_the_batch_is_kept_unless_a_quarter_worse():
     reasons = set()
     for batch in (5, 7, 9, 14, 18, 23, 26, 32):
         gemm = DgradGemm.of(replace(CONV4, input=(batch, 384, 13, 13)), "hf32")
-        costs = Costs(Rates(B2, "hf32", 24), gemm.sliding, "L0A")
+        costs = SearchCosts(Rates(B2, "hf32", 24), gemm.sliding, "L0A")
         grids = list(_dgrad_grids(gemm, 24))
         tiles = _best_tiles(gemm, costs, sorted({(parts.m, parts.n) for parts in grids}))
         taken = [(parts.images * tiles[parts.m, parts.n].cycles, parts) for parts in grids]
@@ -258,11 +257,11 @@ COMPUTED = st.sampled_from(["hf32", "float32", "float16"])
 @given(problems(), COMPUTED, CHANGED, st.integers(1, 40), st.integers(1, 40))
 def test_the_best_block_of_grad_input_is_the_one_found_block_by_block(problem, compute, profile, m, n):
     gemm = DgradGemm.of(problem, compute, None)
-    costs = Costs(Rates(profile, compute, profile.cores.cube), gemm.sliding, "L0A")
+    costs = SearchCosts(Rates(profile, compute, profile.cores.cube), gemm.sliding, "L0A")
     # Beside other cells, whose blocks stand in the same arrays.
     found = _best_tiles(gemm, costs, [(1, 1), (m, n), (n, m)])
     for cell in ((m, n), (n, m)):
-        assert found.get(cell) == slow_library.best_dgrad_tiles(gemm, profile, *cell)
+        assert found.get(cell) == slow_tilings.best_dgrad_tiles(gemm, profile, *cell)
 
 
 def test_half_of_the_cores_get_twice_the_work():
@@ -288,9 +287,49 @@ def test_a_mmad_of_16_bits_takes_what_divides_the_reduction_and_fits_beside_the_
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_what_the_library_does_not_make_has_no_plan(gradient):
     assert tiling_of(ConvProblem((2, 16, 3, 8, 8), (16, 16, 3, 3, 3)), gradient) is None  # 3-D
-    assert tiling_of(ConvProblem((2, 32, 8, 8), (32, 16, 3, 3), groups=2), gradient) is None
+    # Of several groups it takes grad_weight of images.
+    grouped = ConvProblem((2, 32, 8, 8), (32, 16, 3, 3), groups=2)
+    assert (tiling_of(grouped, gradient) is None) == (gradient == "grad_input")
+    assert tiling_of(ConvProblem((2, 32, 8), (32, 16, 3), groups=2), gradient) is None
     assert tiling_of(CONV4, gradient, load_profile("950PR_9589")) is None
     assert tiling_of(CONV4, gradient, load_profile("310P3"), "float16") is None
+
+
+def test_groups_are_dealt_in_the_librarys_parts():
+    # Six groups of 64 channels, which fill fractals by themselves, in three parts of two.
+    problem = ConvProblem((32, 384, 14, 14), (384, 64, 3, 3), 1, 1, groups=6)
+    plan = library_rule(problem, "grad_weight", "float16", B2)
+    t = plan.tiling
+    assert (plan.schedule, plan.rule, t.group_dim) == ("wgrad_fractals", "library", 3)
+    call = call_of(problem, "float16", profile=B2)
+    cores = call.schedule("grad_weight").dealt()
+    assert len(cores) == t.used_cores == t.cells
+    groups = [{*tasks["group"].tolist()} for tasks in cores]
+    # Groups are the slowest axis of the grid.
+    assert groups == [{2 * part, 2 * part + 1} for part in range(3) for _ in range(t.cells // 3)]
+
+
+@pytest.mark.parametrize(
+    ("problem", "parts"),
+    [
+        # Depthwise: 16 channels fill a fractal, three times.
+        (ConvProblem((1, 48, 7, 7), (48, 1, 3, 3), 1, 1, groups=48), 3),
+        (ConvProblem((2, 96, 8, 6), (96, 32, 1, 1), groups=3), 3),
+        # Both groups in each cell.
+        (ConvProblem((6, 64, 9, 7), (64, 32, 3, 3), 1, 1, groups=2), 0),
+    ],
+    ids=str,
+)
+def test_groups_have_the_ordered_bits_in_equal_cycles_on_both_engines(problem, parts):
+    profile = load_profile("910B2", {"cores.cube": 4 if parts else 1, "cores.vector": 8 if parts else 2})
+    call, tensors = call_of(problem, "float16", profile=profile), tensors_of(problem, "float16")
+    assert call.plans["grad_weight"].tiling.group_dim == parts
+    mask = (False, True, False)
+    made, arrivals = run(call, tensors, "arrival", mask)
+    want = reference_gradients(call, **tensors, mask=mask, arrivals=arrivals)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
+    [kernel] = [kernel for kernel in lower(call, mask).kernels if kernel.macs]
+    assert time_kernel(kernel, profile).cycles == time_kernel(kernel, profile, folded=False).cycles
 
 
 @pytest.mark.parametrize("compute", ["hf32", "float16"])

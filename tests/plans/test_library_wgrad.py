@@ -5,27 +5,26 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, load_profile
-from ascendsim.ops.tiling.vendor.layer import Layer, Machine
-from ascendsim.ops.tiling.vendor.library.wgrad import Grid, _factors, _grids, _moved, _share, library
+from ascendsim.ops.tiling.vendor.layer import LayerSizes, Machine
+from ascendsim.ops.tiling.vendor.library.wgrad import LibraryGrid, _factors, _grids, _moved, _share, library
 from ascendsim.ops.tiling.vendor.library.wgrad_tiles import (
-    Costs,
-    Share,
-    Sizes,
-    Tile,
+    LibraryCosts,
+    LibraryShare,
+    LibrarySizes,
+    LibraryTile,
     cycles,
     least_cycles,
     lines,
     tiles,
 )
-from tests.helpers.plan_vectors import differences, vectors, vectors_2d
-from tests.helpers.vendor_layers import ARCH22, base, layer, rows, square
-from tests.helpers.vendor_tilings import layer_of, machine_of, records
+from tests.helpers.outside_records import differences, layer_of, machine_of, records, vectors, vectors_2d
+from tests.helpers.slow_tilings import ARCH22, base, layer, rows, square
 
 PARTS = ("batch", "n", "m", "k")
 
 
 def sizes(given, flat=False, machine=ARCH22):
-    return Sizes.of(given, machine, images=given.groups * given.batch, flat=flat)
+    return LibrarySizes.of(given, machine, images=given.groups * given.batch, flat=flat)
 
 
 # --- plans that are known
@@ -37,7 +36,7 @@ def test_plans_of_images_are_the_librarys(data_dir):
     for at, record in found:
         problem = ConvProblem(record["input"], record["weight"], record["stride"], record["padding"])
         machine = Machine.of(load_profile("910B2"))._replace(cores=record["cores"])
-        plan = library(Layer.of(problem, record["compute_dtype"]), machine, flat=True)
+        plan = library(LayerSizes.of(problem, record["compute_dtype"]), machine, flat=True)
         said = {f"{axis}_dim": parts for axis, parts in plan.grid}
         made = {name: said.get(name, getattr(plan, name, None)) for name in record["expected"]}
         assert made == record["expected"], at
@@ -76,7 +75,7 @@ def test_what_the_host_hands_over_is_what_unit_tests_expect(data_dir):
     ],
 )
 def test_measured_kernels_have_the_plan_that_their_counters_tell_of(problem, block, grid, steps):
-    plan = library(Layer.of(problem, "hf32"), ARCH22, flat=True)
+    plan = library(LayerSizes.of(problem, "hf32"), ARCH22, flat=True)
     assert (base(plan), tuple(dict(plan.grid)[axis] for axis in PARTS)) == (block, grid)
     assert (plan.step_ka, plan.step_kb, plan.al1_buffers, plan.bl1_buffers, plan.cl0_buffers) == (
         *(steps, steps, 2, 2, 1),
@@ -160,8 +159,8 @@ def test_lines_of_channels_under_columns(columns, taps, found):
 
 # 64 channels of 16 x 16 pixels under 9 taps, 128 of grad_output: 8 and 36 blocks, 16 groups of pixels.
 LAYER = rows(16, 16, 64, 128, 1, 3)
-SHARE = Share(1, 1, 8, 36, 16, 36, 8, 36)
-STREAMED = Tile(4, 6, 4, 1, 1, 8, 8, 2, 2)
+SHARE = LibraryShare(1, 1, 8, 36, 16, 36, 8, 36)
+STREAMED = LibraryTile(4, 6, 4, 1, 1, 8, 8, 2, 2)
 # A Mmad: 4 x 4 x 6 fractals and 20. MTE1: 16 fractals of 512 bytes at 256 a cycle and 20 and 2 x 4 cycles of
 # load2d; 24 fractals at 512 / 4 bytes a cycle, rows of 16 having no switch, and 42.
 MMAD, LOAD_A, LOAD_B = 4 * 4 * 6 + 20, 32 + 20 + 8, 96 + 42
@@ -172,8 +171,8 @@ FIX = 24 * (4 + 8)
 
 
 def test_cycles_of_commands():
-    assert Costs.of(sizes(LAYER), STREAMED) == (MMAD, LOAD_A, LOAD_B, COPY_A, COPY_B, FIX)
-    assert Costs.of(sizes(LAYER), STREAMED).step == STEP
+    assert LibraryCosts.of(sizes(LAYER), STREAMED) == (MMAD, LOAD_A, LOAD_B, COPY_A, COPY_B, FIX)
+    assert LibraryCosts.of(sizes(LAYER), STREAMED).step == STEP
 
 
 @pytest.mark.parametrize(
@@ -188,13 +187,13 @@ def test_cycles_of_commands():
     ],
 )
 def test_cycles_of_load3d(changed, load_b):
-    assert Costs.of(sizes(LAYER._replace(**changed)), STREAMED).load_b == load_b
+    assert LibraryCosts.of(sizes(LAYER._replace(**changed)), STREAMED).load_b == load_b
 
 
 def test_cycles_of_4_bytes():
     # A Mmad of float32 takes twice its fractals, of HF32 once. Both operands come by load3d.
     slow, fast = (
-        Costs.of(sizes(LAYER._replace(itemsize=4, true_fp32=true)), STREAMED) for true in (True, False)
+        LibraryCosts.of(sizes(LAYER._replace(itemsize=4, true_fp32=true)), STREAMED) for true in (True, False)
     )
     assert (slow.mmad, fast.mmad) == (2 * 96 + 20, 96 + 20)
     assert (slow.load_a, slow.load_b) == (32 + 42, 96 + 42)
@@ -209,8 +208,8 @@ def test_rows_of_the_image_come_in_packets(width, packets):
 
 
 def test_one_tap_at_unit_steps_comes_by_load2d_in_images_alone():
-    given, tile = rows(16, 16, 64, 128, 1), Tile(4, 2, 4, 1, 1, 8, 8)
-    flat, deep = (Costs.of(sizes(given, flat), tile) for flat in (True, False))
+    given, tile = rows(16, 16, 64, 128, 1), LibraryTile(4, 2, 4, 1, 1, 8, 8)
+    flat, deep = (LibraryCosts.of(sizes(given, flat), tile) for flat in (True, False))
     # 20, 2 x 512 bytes at 256, and 8 fractals at 128; 2 x 8 fractals of memory.
     assert (flat.load_b, flat.copy_b) == (20 + 4 + 32, 300 + 16 * 512 // 96)
     # As load3d: 8 rows of two lines of channels.
@@ -236,16 +235,16 @@ def test_patterns_of_tiles():
     assert list(tiles(sizes(LAYER), SHARE, found=False)) == [
         # grad_output whole: m 8, then k up to 64 / 8 and n up to 64 / 8 that divide 16 and 36; all columns in
         # L1 as well, six at a time.
-        Tile(8, 6, 8, 1, 6, 16, 16),
+        LibraryTile(8, 6, 8, 1, 6, 16, 16),
         # Input whole: n up to 32, k up to 64 / 18, m up to 128 / 18, and all rows in two blocks.
-        Tile(4, 18, 2, 2, 2, 16, 16),
+        LibraryTile(4, 18, 2, 2, 2, 16, 16),
         # Neither: n up to 16, m up to 128 / 12, the same the other way; k up to 64 / 12. L1 then has all rows
         # of grad_output, so that only the third of the columns has a second copy.
-        Tile(8, 12, 4, 1, 1, 16, 16, 1, 2),
+        LibraryTile(8, 12, 4, 1, 1, 16, 16, 1, 2),
     ]
     # Of two images no operand is whole.
     (streamed,) = tiles(sizes(LAYER), SHARE._replace(images=2), found=False)
-    assert streamed == Tile(8, 12, 4, 1, 1, 16, 16, 2, 2)
+    assert streamed == LibraryTile(8, 12, 4, 1, 1, 16, 16, 2, 2)
 
 
 def test_a_prime_share_that_l0_cannot_hold_is_left_out_once_there_is_another():
@@ -260,7 +259,7 @@ def test_the_longer_chunk_is_lowered_until_the_other_divides_it():
     # blocks of input. Beside one slice L1 of 192 KiB holds 5 rows, and 2 divides 98; beside those 64 slices
     # of grad_output, and 49 divides 98. Of the divisors of 98 below, 14 is the first that 2 divides.
     s = sizes(rows(98, 64, 256, 16, 32), machine=ARCH22._replace(l1=192 * 1024))
-    (tile,) = tiles(s, Share(2, 1, 1, 16, 392, 16, 1, 16), found=False)
+    (tile,) = tiles(s, LibraryShare(2, 1, 1, 16, 392, 16, 1, 16), found=False)
     assert tile[:7] == (1, 16, 4, 1, 1, 14 * 4, 2 * 4)
 
 
@@ -287,7 +286,7 @@ def test_the_longer_chunk_is_lowered_until_the_other_divides_it():
         # All pixels of both, a third of the columns at a time: 6 blocks of 4 steps hide no copy of input.
         (
             SHARE,
-            Tile(4, 6, 4, 2, 2, 16, 16, 1, 1),
+            LibraryTile(4, 6, 4, 2, 2, 16, 16, 1, 1),
             300 + 128 * 512 // 96 + 3 * (300 + 2 * 16 * 512 // 96 + 4 * (4 * STEP + FIX)),
         ),
     ],
@@ -300,8 +299,8 @@ def test_60_commands_in_the_queue_hide_no_copy():
     # Four load2d a step of 4 groups, 14 steps and 15; two images, so that no operand is whole.
     for steps, hidden in ((14, True), (15, False)):
         k = 4 * steps
-        share, s = Share(2, 1, 4, 1, k, 1, 4, 1), sizes(rows(k, 16, 16, 64, 2))
-        tile = Tile(4, 1, 4, 1, 1, k, k, 2, 2)
+        share, s = LibraryShare(2, 1, 4, 1, k, 1, 4, 1), sizes(rows(k, 16, 16, 64, 2))
+        tile = LibraryTile(4, 1, 4, 1, 1, k, k, 2, 2)
         copies = 600 + 4 * k * 512 // 96 + k * 512 // 96
         work = steps * max(16 + 20, 32 + 28 + 16 + 42)
         both = max(copies, work) if hidden else copies + work
@@ -310,7 +309,7 @@ def test_60_commands_in_the_queue_hide_no_copy():
 
 def test_what_is_paid_for_counts_channels_of_4_bytes_in_eights():
     # 64 channels: 4 blocks of 16, but 8 groups of C0, and 9 taps of each.
-    share = _share(sizes(LAYER._replace(itemsize=4)), Grid(1, 1, 1, 1, 2, 1, 1))
+    share = _share(sizes(LAYER._replace(itemsize=4)), LibraryGrid(1, 1, 1, 1, 2, 1, 1))
     assert (share.n, share.paid_n) == (2 * 9, 4 * 9)
 
 

@@ -11,9 +11,9 @@ from ascendsim.ops.problems.products import MatmulGemm
 from ascendsim.ops.tiling.vendor import matmul_950
 from ascendsim.ops.tiling.vendor.matmul import operator_tiling
 from ascendsim.ops.tiling.vendor.matmul_910b import plan_910b
-from ascendsim.ops.tiling.vendor.matmul_templates import Sides
+from ascendsim.ops.tiling.vendor.matmul_templates import Matmul910Sizes
 from ascendsim.profile import load_profile
-from ascendsim.validate.kinds.kernels import active_cycles
+from ascendsim.validate.kernels import active_cycles
 from tests.operators.test_matmul import expected, operands, turned
 
 MIB = 2**20
@@ -24,14 +24,14 @@ def planned(m, k, n, turns="nn", size=2, cores=24, l2=192, **more):
     """Plan a product on a 910B; `turns` says of a and of b whether it lies the other way round."""
     flags = {"hf32": False, "bias": False, "nz": False} | more
     turned = [turn == "t" for turn in turns]
-    return plan_910b(Sides(m, k, n, *turned, size, size, cores=cores, l2=l2 * MIB, **flags))
+    return plan_910b(Matmul910Sizes(m, k, n, *turned, size, size, cores=cores, l2=l2 * MIB, **flags))
 
 
 def on_950(m, k, n, turns="nn", size=2, **more):
     flags = {"hf32": False, "bias": False} | more
     turned = [turn == "t" for turn in turns]
     return matmul_950.plan_950(
-        matmul_950.Sides(m, k, n, *turned, size, size, cores=32, ghz=1.65, l2=128 * MIB, **flags)
+        matmul_950.Matmul950Sizes(m, k, n, *turned, size, size, cores=32, ghz=1.65, l2=128 * MIB, **flags)
     )
 
 
@@ -187,15 +187,28 @@ def test_a_call_takes_the_operators_plan_and_names_its_rule(product, dtype):
     assert (plan.tiling.cl0_buffers, plan.tiling.unit_flag) == (1, True)
 
 
-def test_a_plan_says_which_conversions_are_left_out():
-    _, rule = operator_tiling(MatmulGemm.of(MatmulProblem(512, 1000, 4096), "float16"), load_profile("910B2"))
-    assert rule.endswith("left out: a brought into fractals before")
+def test_a_plan_brings_operands_into_fractals_whose_rows_are_no_whole_pieces_of_256_bytes():
+    profile = load_profile("910B2")
+
+    def first(m, k, n):
+        gemm = MatmulGemm.of(MatmulProblem(m, k, n), "float16")
+        return operator_tiling(gemm, profile).tiling.fractals_first
+
+    # 2,000 bytes of a; 2,048 of a and 8,192 of b; 2,000 and 2,064.
+    assert (first(512, 1000, 4096), first(512, 1024, 4096), first(512, 1000, 1032)) == ("a", "", "ab")
 
 
 @pytest.mark.parametrize("product", ["910B2", "950PR_9599"])
 @pytest.mark.parametrize(
     ("m", "k", "n", "turn_a", "turn_b"),
-    [(140, 96, 40, False, False), (40, 160, 70, True, True), (520, 32, 32, False, False)],
+    [
+        (140, 96, 40, False, False),
+        (40, 160, 70, True, True),
+        (520, 32, 32, False, False),
+        # On the 910B vector cores bring both into fractals before.
+        (140, 300, 296, False, False),
+        (296, 300, 140, True, True),
+    ],
 )
 def test_an_operators_plan_makes_the_ordered_sum_in_any_order_of_execution(m, k, n, turn_a, turn_b, product):
     a, b = operands("float16", m, k, n)

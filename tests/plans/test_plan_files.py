@@ -14,8 +14,8 @@ from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.tiling.plan_files import PlanFile
 from ascendsim.ops.tiling.request import PartialPlan
 from ascendsim.ops.tiling.vendor.names import FOLLOWS, MEANS, from_vendor, to_vendor, unnamed
-from tests.helpers.requests import plans_of
-from tests.helpers.vendor_tilings import GRADIENTS, problem_of, profile_of, records
+from tests.helpers.outside_records import GRADIENTS, problem_of, profile_of, records
+from tests.helpers.slow_tilings import plans_of
 
 LAYER = ConvProblem((4, 64, 14, 14), (64, 64, 3, 3), 1, 1)
 BOTH = (True, True, False)

@@ -12,10 +12,10 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
+from ascendsim.ops.tiling import choose as search_plans
 from ascendsim.ops.tiling import given
 from ascendsim.ops.tiling.given import schedules_given, tilings_given
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.search import plan as search_plans
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
@@ -23,7 +23,7 @@ from ascendsim.ops.tiling.timed import LEAST_CANDIDATES, MOST_MMADS, fastest, fa
 from ascendsim.ops.tiling.vendor.matmul import OperatorTiling, operator_tiling
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import SPLIT, call_of
-from tests.helpers.requests import chosen_plan, plans_of
+from tests.helpers.slow_tilings import chosen_plan, plans_of
 
 BOTH = ("grad_input", "grad_weight")
 PROBLEM = ConvProblem((1, 16, 6, 6), (16, 16, 3, 3), 1, 1)

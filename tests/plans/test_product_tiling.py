@@ -1,8 +1,9 @@
-"""Are the products' plans executed: the kind that is chosen, its bits, and the instructions that show it?"""
+"""Are the products' plans executed, and does each field mean in a nest what it means in the plan?"""
 
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +17,12 @@ from ascendsim.ops.tiling.vendor.layer import Layouts
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
-from tests.helpers.requests import chosen_plan, nest_plan, operators_plan
-from tests.plans.test_vendor_fits import CHANGED, changed, problems
+from tests.helpers.slow_tilings import chosen_plan, nest_plan, operators_plan
+from tests.plans.test_vendor_records import CHANGED, changed, problems
+
+# -------------------------------------------------------------------------------------------------------
+# Are the products' plans executed: the kind that is chosen, its bits, and the instructions that show it?
+# -------------------------------------------------------------------------------------------------------
 
 FEW = {"cores.cube": 4, "cores.vector": 8}
 ARCH22, ARCH35 = load_profile("910B2", FEW), load_profile("950PR_9599", FEW)
@@ -124,6 +129,16 @@ KINDS = {
         *("grad_weight", ARCH22, "float32", conv(16, 16, 12, batch=2)),
         *("library", {"split": "grid"}),
     ),
+    "arch22 library with parts of the columns at all kernel depths": (
+        # Two groups' 576 columns at each of three kernel depths, in halves.
+        *("grad_weight", ARCH22, "float16", ConvProblem((1, 128, 5, 9, 7), (64, 64, 3, 3, 3), groups=2)),
+        *("library", {"single_core_n": 288}),
+    ),
+    "arch22 library with images in uneven parts": (
+        # Six images and depths in parts of four and two.
+        *("grad_weight", ARCH22, "float32", ConvProblem((3, 64, 2, 7, 7), (32, 32, 1, 2, 2), groups=2)),
+        *("library", {"split": "grid"}),
+    ),
     "arch22 deterministic": (
         *("grad_weight", ARCH22, "float16", conv(16, 32, 24)),
         *("basic_det", {"stream_ways": 4, "stream_axis": "height", "mapping": "contiguous"}),
@@ -175,7 +190,7 @@ def test_there_are_as_many_tasks_as_the_product_counts(name):
     call, told = planned(name)
     schedule = call.schedule(gradient)
     if gradient == "grad_weight":
-        assert len(schedule.units) == told.tasks
+        assert len(set(schedule.units.tolist())) == told.tasks
     assert len(schedule.dealt()) == told.used_cores
 
 
@@ -211,6 +226,22 @@ def test_the_bits_are_those_of_its_order(name):
 @pytest.mark.parametrize("name", KINDS)
 def test_engines_agree(name):
     assert time_kernel(kernel_of(name), KINDS[name][1]).cycles > 0
+
+
+def test_a_grid_deals_columns_and_images_as_the_host_code_does():
+    call, told = planned("arch22 library with parts of the columns at all kernel depths")
+    grid = dict(told.grid)
+    assert (grid["kd"], grid["n"]) == (1, 2)
+    schedule = call.schedule("grad_weight")
+    first = np.array([block.first_column for block in schedule.tasks.column_blocks])
+    for tasks in schedule.dealt():
+        assert {*tasks["depth"].tolist()} == {0, 1, 2}
+        assert len({*(first[tasks["column"]] // 288).tolist()}) == 1
+    call, told = planned("arch22 library with images in uneven parts")
+    assert dict(told.host)["singleCoreBatch"] == 4
+    # Two groups of two parts; images and depths have one share of pixels each.
+    cores = call.schedule("grad_weight").dealt()
+    assert [len(np.unique(tasks["part"])) for tasks in cores] == [4, 2, 4, 2]
 
 
 def counts(name):
@@ -398,3 +429,69 @@ def test_the_choice_follows_the_layouts_and_the_direction():
     made = chosen_plan(deep, *of, transposed_forward=True)
     assert made == replace(nest_plan(deep, *of, transposed_forward=True), chosen_by="product")
     assert made != chosen_plan(deep, *of)
+
+
+# -------------------------------------------------------------------------------------------------------
+# Do nests get the fields of a product's plan as they mean them: copies, depths, segments, what stays?
+# -------------------------------------------------------------------------------------------------------
+
+FIELDS_B2, PR = load_profile("910B2"), load_profile("950PR_9589")
+
+
+def fields(problem, gradient, profile, dtype="float16"):
+    return nest_plan(problem, gradient, dtype, profile).tiling
+
+
+@pytest.mark.parametrize(
+    ("problem", "copies"),
+    [
+        # A copy of grad_output, and of the weights for each of four phases: of the only kernel depth, or of
+        # the one at which the only depth of grad_output is met.
+        (ConvProblem((2, 16, 2, 24, 24), (32, 16, 1, 4, 4), (1, 2, 2), (0, 1, 1)), (1, 4)),
+        (ConvProblem((2, 16, 1, 24, 24), (32, 16, 3, 4, 4), (1, 2, 2), 1), (1, 4)),
+    ],
+)
+def test_copies_of_whole_operands_of_a_split_kernel(problem, copies):
+    told = operators_plan(problem, "grad_input", "float16", PR)
+    assert (told.kernel_split, told.al1_buffers, told.bl1_buffers) == ("hw", 1, 1)
+    tiling = fields(problem, "grad_input", PR)
+    assert (tiling.al1_buffers, tiling.bl1_buffers) == copies
+
+
+@pytest.mark.parametrize(
+    ("batch", "depths", "parts"),
+    # Images alone keep 32 cores busy: all four depths in a task. 16 images leave two depths for each. With 8
+    # there is one, which is what nests take without being told.
+    [(32, 4, 1), (16, 2, 2), (8, 1, 0)],
+)
+def test_depths_of_a_task_of_grad_input(batch, depths, parts):
+    problem = ConvProblem((batch, 16, 4, 8, 16), (32, 16, 1, 1, 1))
+    told = operators_plan(problem, "grad_input", "float16", PR)
+    assert (told.strategy, told.single_core_d) == ("full_load", depths)
+    assert fields(problem, "grad_input", PR).depth_dim == parts
+
+
+@pytest.mark.parametrize(
+    ("channels", "segments"), [(224, (1, 0)), (225, (2, 224)), (448, (2, 224)), (449, (3, 224))]
+)
+def test_segments_of_a_long_reduction(channels, segments):
+    # float32 from 2048 / 9 channels on, 224 in each segment: 28 groups of 8 are 2016 of k, 29 are 2088. 32
+    # images are a task for each core.
+    tiling = fields(ConvProblem((32, 96, 9, 9), (channels, 96, 3, 3), 1, 1), "grad_input", PR, "float32")
+    assert (tiling.k_split, tiling.single_core_k) == segments
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        # Half of L0 holds 256 of k beside 32 pixels, of which rows of taps take 240. Windows of 72 make that
+        # 288, which are 36864 bytes.
+        (ConvProblem((32, 32, 5, 5), (256, 32, 3, 3), 1, 1), "slices of 36864 bytes"),
+        # 2048 / 625 taps are three channels, less than a group of 8.
+        (ConvProblem((32, 32, 25, 25), (64, 32, 25, 25), 5, 12), "segments that end inside a group of 8"),
+    ],
+)
+def test_segments_that_no_nest_takes_are_refused_with_the_reason(layer, words):
+    assert operators_plan(layer, "grad_input", "float32", PR).k_segment
+    with pytest.raises(UnsupportedError, match=words):
+        fields(layer, "grad_input", PR, "float32")

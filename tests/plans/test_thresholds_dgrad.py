@@ -7,11 +7,10 @@ host code of the public operators chooses, as the rules' own modules say.
 import pytest
 
 from ascendsim.ops.tiling.vendor.arch35.dgrad import part_of, turned_first
-from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Block, Part
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Dgrad35Block, Dgrad35Part
 from ascendsim.ops.tiling.vendor.layer import Layouts
-from tests.helpers.plan_vectors import differences, vectors
-from tests.helpers.vendor_layers import ARCH35, LAST, base, layer, plan, rows, square
-from tests.helpers.vendor_tilings import layer_of, machine_of, records
+from tests.helpers.outside_records import differences, layer_of, machine_of, records, vectors
+from tests.helpers.slow_tilings import ARCH35, LAST, base, layer, plan, rows, square
 
 
 def dgrad(layer, machine=ARCH35):
@@ -559,8 +558,8 @@ FLAT = {"itemsize": 4, "kernel": (1, 1, 2)}
 def test_weights_that_vector_cores_turn_first(changed, block, turned):
     given = DEEP._replace(**changed)
     told = {"taps": "all", "split": "", "strategy": "", **BLOCK, **block}
-    part = Part(given, ARCH35, told.pop("taps"), told.pop("split"))
-    assert turned_first(given, told.pop("strategy"), Block(part, **told)) == turned
+    part = Dgrad35Part(given, ARCH35, told.pop("taps"), told.pop("split"))
+    assert turned_first(given, told.pop("strategy"), Dgrad35Block(part, **told)) == turned
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ import pytest
 from ascendsim.ops.tiling.vendor.arch35.wgrad import beyond_load3d, merge_factor, takes_winograd
 from ascendsim.ops.tiling.vendor.layer import Layouts
 from ascendsim.ops.tiling.vendor.names import FOLLOWS
-from tests.helpers.plan_vectors import differences, vectors
-from tests.helpers.vendor_layers import ARCH35, LAST, base, layer, plan, rows, square
-from tests.helpers.vendor_tilings import layer_of, machine_of, records
+from tests.helpers.outside_records import differences, layer_of, machine_of, records, vectors
+from tests.helpers.slow_tilings import ARCH35, LAST, base, layer, plan, rows, square
 
 
 def wgrad(layer, **more):

@@ -23,7 +23,7 @@ from tests.helpers.conv_cases import (
     run,
     tensors_of,
 )
-from tests.helpers.requests import chosen_plan
+from tests.helpers.slow_tilings import chosen_plan
 
 ALL = (True, True, True)
 PRODUCTS = ("910B", "910_93", "910_95", "310P", "910")

@@ -8,14 +8,19 @@ import pytest
 
 from ascendsim import ConvProblem
 from ascendsim.errors import CapacityError, UnsupportedError
-from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Part
-from ascendsim.ops.tiling.vendor.layer import Layer, Machine
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Dgrad35Part
+from ascendsim.ops.tiling.vendor.arch35.wgrad import Tail, tail_along
+from ascendsim.ops.tiling.vendor.layer import (
+    LayerSizes,
+    Machine,
+    dgrad_rows,
+    rows_touched,
+    wgrad_channels,
+    wgrad_rows,
+)
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer
-from ascendsim.ops.tiling.vendor.stream import Tail, tail_along
-from ascendsim.ops.tiling.vendor.windows import dgrad_rows, rows_touched, wgrad_channels, wgrad_rows
 from ascendsim.profile import load_profile
-from tests.helpers.requests import operators_plan
-from tests.helpers.vendor_layers import ARCH22, base
+from tests.helpers.slow_tilings import ARCH22, base, operators_plan
 
 B2, PR = load_profile("910B2"), load_profile("950PR_9599", {"cores.cube": 32})
 
@@ -43,17 +48,17 @@ def test_rows_that_a_run_of_pixels_touches(pixels, width, rows):
 
 def test_rows_of_grad_output_stop_at_what_there_is():
     # 64 pixels of rows of 32 are 2 rows; a kernel of 3 reaches 2 rows further.
-    layer = Layer.of(problem(), "float16")
+    layer = LayerSizes.of(problem(), "float16")
     assert dgrad_rows(layer, 64) == 4
     # 32 rows are all that there are.
     assert dgrad_rows(layer, 32 * 32) == 32
     # With stride 2 the 16 rows of grad_output are 31 once zeros stand between them.
-    assert dgrad_rows(Layer.of(problem(stride=2), "float16"), 32 * 32) == 31
+    assert dgrad_rows(LayerSizes.of(problem(stride=2), "float16"), 32 * 32) == 31
 
 
 def test_rows_of_input_step_by_the_stride():
     # 32 pixels of rows of 16 are 2 rows of grad_output: 2 apart in input, and 3 rows of kernel.
-    assert wgrad_rows(Layer.of(problem(stride=2), "float16"), 32) == (2 - 1) * 2 + 3
+    assert wgrad_rows(LayerSizes.of(problem(stride=2), "float16"), 32) == (2 - 1) * 2 + 3
 
 
 @pytest.mark.parametrize(
@@ -223,8 +228,8 @@ def test_arch35_few_tasks_end_where_the_rounds_are_reached(batch, strategy):
     [(3, 16), (4, 64)],
 )
 def test_arch35_the_smallest_kernel_of_a_split(kernel, smallest):
-    layer = Layer.of(problem(64, 64, 64, kernel, stride=2, padding=1), "float16")
-    part = Part(layer, Machine.of(PR), split="hw")
+    layer = LayerSizes.of(problem(64, 64, 64, kernel, stride=2, padding=1), "float16")
+    part = Dgrad35Part(layer, Machine.of(PR), split="hw")
     assert (part.kernel, part.smallest_window) == ((2, 2), smallest)
 
 
@@ -314,7 +319,7 @@ def test_what_fits_in_no_tile_is_refused():
 
 
 def test_a_transposed_convolution_forwards_never_takes_basic_blocks():
-    layer = Layer.of(problem(batch=8), "float16", transposed_forward=True)
+    layer = LayerSizes.of(problem(batch=8), "float16", transposed_forward=True)
     found = plan_of_layer(layer, ARCH22, "grad_input", "float16", "2201")
     assert found is not None
     assert found.strategy == "core_grid"

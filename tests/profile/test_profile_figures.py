@@ -1,16 +1,28 @@
-"""Is every figure of a product sourced, and are structures and laws what the documents say?"""
+"""Is every figure of a product sourced, and every fitted one marked with its rows?"""
 
 import re
 import tomllib
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
-from ascendsim.errors import UnsupportedError
+from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.profile import configs_directory, load_profile
-from ascendsim.profile.memory import Fixpipe
-from tests.helpers.shipped_products import EVERY, PLAIN
+from ascendsim.profile import configs_directory, list_products, load_profile
+from ascendsim.profile.memory import FixpipeRates
+from ascendsim.studies.identify.folder import (
+    FLOAT32,
+    HF32,
+    MODELS,
+    TOLERANCE,
+    effective_bits,
+    rank_by_public_figures,
+)
+from ascendsim.validate.ablation import fitted
+from tests.helpers.toy_machines import EVERY, PLAIN
+
+# --- Is every figure of a product sourced, and are structures and laws what the documents say? ---------
 
 # ---- Is every figure sourced?
 
@@ -61,7 +73,7 @@ def test_derived_figures_say_how(b2):
 @pytest.mark.parametrize("plain", PLAIN)
 def test_every_product_says_what_its_evidence_is(plain):
     assert len(load_profile(plain).evidence) > 20
-    assert ("no kernel measurement" in load_profile(plain).evidence) == (plain == "310P")
+    assert ("no convolution by itself" in load_profile(plain).evidence) == (plain == "310P")
 
 
 # ---- Are the structures what the documents say?
@@ -92,7 +104,7 @@ def test_unified_products_have_no_fixpipe(name):
     assert not p.has_path("L0C", "GM")
     assert p.path("L0C", "UB").pipe == "V"
     assert "FIX" not in {path.pipe for path in p.paths.values()}
-    assert p.fixpipe == Fixpipe()
+    assert p.fixpipe == FixpipeRates()
     assert "BT" not in p.buffers
 
 
@@ -211,3 +223,150 @@ def test_default_models_and_their_alternatives_have_names_that_parse(plain):
     for path, figure in load_profile(plain).figures.items():
         if path.startswith("accumulation."):
             assert [str(AccumulationModel.parse(text)) for text in figure.range] == list(figure.range)
+
+
+# --- Is every figure that was fitted on measurements marked, with the rows that it was fitted on? ------
+
+PRODUCTS = tuple(product.name for product in list_products())
+# Measured figures that were fitted on no row of the table, by path, and why.
+NOT_FITTED = {
+    "paths.L1_GM.bytes_per_cycle": "a published peak; no row goes that way",
+    "paths.UB_GM.bytes_per_cycle": "a published peak of the 910B; the other products are fitted",
+    "paths.UB_GM.drain_bytes_per_cycle": "of the 910_93, as its rate: nothing slows down there",
+    "paths.GM_UB.bytes_per_cycle": "of the 950DT, as what a core can take of the link, which binds it",
+    "links.l2_read.efficiency": "a published rate of all cores; the rows at hand read memory, too",
+    "links.l2_read.vector_tb_per_s": "the same; the 950DT has rows, and is fitted",
+    "links.l2_read.per_core_bytes_per_cycle": "the rate of paths.GM_L1",
+    "links.l2_read.per_vector_core_bytes_per_cycle": "the rate of paths.GM_UB",
+    "links.l2_write.efficiency": "of the 910: kernels of other networks that add large results, no rows here",
+    "links.memory.efficiency": "of the 310P: images a second of two networks; the other products are fitted",
+    "links.l2_write.per_vector_core_bytes_per_cycle": "the rate of paths.UB_GM",
+    "links.memory.per_vector_core_bytes_per_cycle": "a published plateau of one core of the 910_93",
+    "l2.most_fetches": "fitted on half of the products of a table of its own, not of this one",
+    "scalar.start_us": "read from a document about the 910B; the 910 has rows, and is fitted",
+}
+# What a figure of that name is where its mechanism takes no part: no time, one cycle, all of a rate.
+NEUTRAL = {"head_cycles": 0, "efficiency": 1, "repeat_cycles": 1}
+
+
+def neutral(path, value):
+    """A measured figure that only confirms the plainest rule is no constant."""
+    return any(part in NEUTRAL and value == NEUTRAL[part] for part in path.split(".")[-2:])
+
+
+def unmarked(product):
+    """The paths of the figures that were measured, say more than the plainest rule, and are not marked."""
+    return {
+        path
+        for path, figure in load_profile(product).figures.items()
+        if figure.confidence == "measured" and not figure.fitted_on and not neutral(path, figure.value)
+    }
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_every_measured_figure_is_marked_or_says_why_not(product):
+    assert unmarked(product) <= set(NOT_FITTED)
+
+
+def test_no_reason_is_given_in_vain():
+    assert set(NOT_FITTED) <= set().union(*map(unmarked, PRODUCTS))
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_without_a_fitted_figure_the_product_can_still_be_built(product):
+    for path, figure in fitted(product).items():
+        assert figure.confidence == "measured", path
+        assert figure.source, path
+        other = load_profile(product, overrides={path: figure.without}).figures[path]
+        # A value that the caller gives was fitted on nothing.
+        assert (other.value, other.fitted_on) == (figure.without, ()), path
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        'fitted_on = ["row"]',
+        "without = 0.5",
+        'fitted_on = ["row"], without = 0.9',  # the value itself
+        'fitted_on = ["row"], without = 0.5, range = [0.8, 1.0]',
+    ],
+)
+def test_a_mark_names_rows_and_another_value_of_a_measured_figure(tmp_path, marks):
+    confidence = "assumed" if "range" in marks else "measured"
+    path = tmp_path / "mine.toml"
+    figure = f'{{ value = 0.9, source = "x", confidence = "{confidence}", {marks} }}'
+    path.write_text(f'base = "910B"\n[links.memory]\nefficiency = {figure}\n')
+    with pytest.raises(ConfigError, match=r"links\.memory\.efficiency: a fitted figure must be measured and"):
+        load_profile(path)
+
+
+def test_rows_are_a_list_of_texts_and_the_other_value_is_one_of_the_figure(tmp_path):
+    path = tmp_path / "mine.toml"
+    figure = '{ value = 0.9, source = "x", confidence = "measured", fitted_on = "row", without = "none" }'
+    path.write_text(f'base = "910B"\n[links.memory]\nefficiency = {figure}\n')
+    with pytest.raises(ConfigError) as caught:
+        load_profile(path)
+    assert "efficiency.fitted_on: got 'row', expected a list of texts" in str(caught.value)
+    assert "efficiency.without: got 'none', expected a number from 0.01 to 1" in str(caught.value)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_figure_taken_from_another_one_is_that_one(product):
+    # "as on the 910B" and "as UB_GM" name the same figure there; longer texts say what differs.
+    figures = load_profile(product).figures
+    others = load_profile("910B").figures
+    for path, figure in figures.items():
+        source = figure.source.removeprefix("as ")
+        twin = f"paths.{source.removeprefix('paths.')}.{path.rsplit('.', 1)[-1]}"
+        if figure.source == "as on the 910B":
+            assert figure.value == others[path].value, path
+        elif source != figure.source and twin in figures:
+            assert figure.value == figures[twin].value, path
+
+
+# --- Do our models rank by the published figures of float32 as the page on arithmetic says? ------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "arithmetic.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def ranked():
+    return rank_by_public_figures()
+
+
+def test_four_exact_products_and_one_rounding_to_nearest_are_favoured(ranked):
+    assert ranked[0].model == "block:4:RNE"
+    # An align model with bits to spare rounds the same exact sums: the figures cannot tell the two apart.
+    assert [one.model for one in ranked if one.fits] == ["block:4:RNE", "align:4:F26:RNE"]
+
+
+def test_the_order_of_the_question_does_not_favour_a_model_that_fits_worse():
+    backwards = rank_by_public_figures(MODELS[::-1])
+    assert {one.model for one in backwards[:2]} == {"block:4:RNE", "align:4:F26:RNE"}
+    assert not any(one.fits for one in backwards[2:])
+
+
+def test_models_that_round_toward_zero_are_far_off(ranked):
+    for one in ranked:
+        if ":RZ" in one.model:
+            assert one.off > 1.5
+
+
+def test_the_metric_as_read_gives_the_figures_of_a_cpu():
+    # Published for a CPU, which adds one product after the other: 23.0 and 23.5.
+    for figure, bits in zip(FLOAT32, (23.0, 23.5), strict=True):
+        assert effective_bits("seq:RNE", figure.work) == pytest.approx(bits, abs=TOLERANCE / 2)
+
+
+def test_hf32_of_eleven_bits_to_nearest_fits_and_others_do_not():
+    def off(width, ties):
+        return abs(effective_bits("block:8:RNE", HF32.work, width, ties) - HF32.bits)
+
+    assert off(11, "RNE") <= TOLERANCE
+    assert min(off(11, "RZ"), off(10, "RNE"), off(10, "RNA")) > 0.9
+
+
+def test_the_page_gives_these_figures(ranked):
+    rows = dict(re.findall(r"^\| `([^`]+)` \| ([0-9.]+, [0-9.]+) \|", PAGE, re.MULTILINE))
+    told = {one.model: ", ".join(f"{bits:.1f}" for bits in one.bits) for one in ranked}
+    assert rows == told

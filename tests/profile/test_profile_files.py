@@ -1,20 +1,38 @@
 """Do bad product files say why, and do a user's own file and overrides work?"""
 
 import os
+import random
 import re
 import shutil
 from fractions import Fraction
+from math import inf, nan
 from pathlib import Path
 
 import pytest
 
+from ascendsim import ConvProblem, estimate
 from ascendsim.cli.checks import _require_known
-from ascendsim.errors import ConfigError
-from ascendsim.profile import Product, configs_directory, list_products, load_profile
+from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.profile import ShippedProduct, configs_directory, list_products, load_profile
+from ascendsim.profile.check import Problem, problems_of
+from ascendsim.profile.schema import (
+    TREE,
+    Each,
+    Kind,
+    Maybe,
+    children,
+    integer,
+    listed,
+    node_at,
+    number,
+    truth,
+    word,
+)
 from ascendsim.rules import resolve
-from tests.helpers.rules_calls import conv
-from tests.helpers.shipped_products import PLAIN, refusal, write
-from tests.helpers.toy_profiles import toy_split
+from tests.helpers.calls import conv
+from tests.helpers.toy_machines import PLAIN, refusal, toy_split, write
+
+# --- Do bad product files say why, and do a user's own file and overrides work? ------------------------
 
 L1_BT = {"pipe": "MTE1", "bytes_per_cycle": 64, "head_cycles": 4, "latency_cycles": 10}
 # A cube that multiplies HF32, and nothing is said of its mantissa.
@@ -57,7 +75,7 @@ def test_all_problems_of_a_file_come_in_one_error(tmp_path):
         "links.memory.efficency: unknown key; did you mean efficiency?",
         "links.memory.efficiency: an assumed figure must carry a range",
         "paths.GM_L0C: unknown key; did you mean",
-        "l2.line_bytes.value: missing; expected an integer of at least 1",
+        "l2.line_bytes.value: missing; expected an integer from 1 to 1048576",
         "l2.line_bytes.vaule: unknown key; did you mean value?",
         "l2.capacity_bytes: got 5, expected a figure { value, source, confidence }, its value an integer",
     ):
@@ -448,7 +466,7 @@ def one_more(tmp_path, monkeypatch):
 def test_a_file_more_is_a_product_with_one_variant(one_more):
     found = {product.name: product for product in list_products()}
     assert set(found) == {*PLAIN, "910X"}
-    assert found["910X"] == Product("910X", "910X", (), "910B")
+    assert found["910X"] == ShippedProduct("910X", "910X", (), "910B")
     made = load_profile("Ascend910X")
     assert (made.product, made.variant, made.cores.cube) == ("910X", "910X", 32)
     # Of one's own, elsewhere, it is still a 910B.
@@ -463,3 +481,196 @@ def test_the_rules_know_it_by_its_architecture():
     assert _require_known("910X") is None
     with pytest.raises(ConfigError, match=r"rules: unknown product '910Y'; did you mean 910\?"):
         resolve(conv(), "910Y")
+
+
+# --- Does the check of a tree of figures take what is right, and place what is wrong? ------------------
+
+COUNT = integer(1, 9)
+
+
+def figure(value=5, **parts):
+    return {"value": value, "source": "a page", "confidence": "measured"} | parts
+
+
+def problems(node, given):
+    return list(problems_of(node, given))
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [
+        (integer(1, 10**30), [1, 10**30], [0, -1, 1.0, True, "1", None, [1], 10**31]),
+        (integer(1, 9), [1, 9], [0, 10]),
+        (
+            number(0.01, 1e300),
+            [0.01, 1, 1e300],
+            [0.009, 1.1e300, 10**301, 0, -1.0, nan, inf, -inf, True, "1", None],
+        ),
+        (number(0.01, 1), [0.01, 1, 1.0], [1.001, 0]),
+        (word(), ["x", " "], ["", 1, None, True, b"x"]),
+        (word("RNE", "RZ"), ["RNE", "RZ"], ["rne", "", 1, ["RNE"], {}]),
+        (truth(), [True, False], [0, 1, "true", None]),
+    ],
+)
+def test_a_kind_is_strict(kind, right, wrong):
+    for value in right:
+        assert problems(kind, figure(value)) == []
+    for value in wrong:
+        assert [problem[:2] for problem in problems(kind, figure(value))] == [(("value",), "wrong")]
+
+
+def test_a_list_is_checked_item_by_item():
+    kind = listed("digits", COUNT)
+    assert problems(kind, figure([])) == []
+    assert problems(kind, figure([1, 9])) == []
+    assert problems(kind, figure((1,))) == [Problem(("value",), "wrong", (1,))]
+    assert problems(kind, figure([1, 0, "1"])) == [
+        Problem(("value", "1"), "wrong", 0),
+        Problem(("value", "2"), "wrong", "1"),
+    ]
+    # Its range lists lists.
+    assert problems(kind, figure([1], range=[[1], [2]])) == []
+    assert problems(kind, figure([1], range=[[1], 2])) == [Problem(("range", "1"), "wrong", 2)]
+
+
+def test_the_parts_of_a_figure_are_told_in_order_and_strangers_last():
+    given = {"other": 1, "confidence": "sure", "source": " ", "range": [0], "fitted_on": ["a", 2], "note": ""}
+    assert problems(COUNT, given) == [
+        Problem(("value",), "missing"),
+        Problem(("source",), "wrong", " "),
+        Problem(("confidence",), "wrong", "sure"),
+        Problem(("range", "0"), "wrong", 0),
+        Problem(("note",), "wrong", ""),
+        Problem(("fitted_on", "1"), "wrong", 2),
+        Problem(("other",), "unknown"),
+    ]
+    assert problems(COUNT, 5) == [Problem((), "wrong", 5)]
+    assert problems(COUNT, {}) == [Problem((name,), "missing") for name in ("value", "source", "confidence")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "rule"),
+    [
+        (COUNT, figure(confidence="assumed"), "must carry a range"),
+        (COUNT, figure(range=[1, 4]), "with the value inside"),
+        (COUNT, figure(range=[6, 9]), "with the value inside"),
+        (COUNT, figure(range=[5]), "with the value inside"),
+        (COUNT, figure(range=[1, 5, 9]), "with the value inside"),
+        (word(), figure("a", range=["b", "c"]), "the value among them"),
+        (truth(), figure(True, range=[False]), "the value among them"),
+        (COUNT, figure(fitted_on=["a"]), "a fitted figure"),
+        (COUNT, figure(without=4), "a fitted figure"),
+        (COUNT, figure(without=5, fitted_on=["a"]), "a fitted figure"),
+        (COUNT, figure(without=4, fitted_on=["a"], confidence="derived"), "a fitted figure"),
+    ],
+)
+def test_the_parts_of_a_figure_must_fit_each_other(kind, given, rule):
+    (problem,) = problems(kind, given)
+    assert problem.place == ()
+    assert problem.fault == "figure"
+    assert rule in problem.rule
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (COUNT, figure(confidence="assumed", range=[5, 5])),
+        (COUNT, figure(range=[1, 9])),
+        (word(), figure("a", range=["b", "a"])),
+        (truth(), figure(True, range=[False, True], confidence="assumed")),
+        (COUNT, figure(without=4, fitted_on=["a"], note="why")),
+    ],
+)
+def test_a_figure_may_carry_more(kind, given):
+    assert problems(kind, given) == []
+
+
+def test_tables_want_what_they_must_and_allow_what_they_may():
+    node = {"cores": {"cube": COUNT, "spare": Maybe(COUNT)}, "queues": Each(("M", "V", "FIX"), ("M",), COUNT)}
+    right = {"cores": {"cube": figure()}, "queues": {"M": figure(), "FIX": figure()}}
+    assert problems(node, right) == []
+    wrong = {"queues": {"V": figure(0), "X": figure()}, "more": {}}
+    assert problems(node, wrong) == [
+        Problem(("cores",), "missing"),
+        Problem(("queues", "M"), "missing"),
+        Problem(("queues", "V", "value"), "wrong", 0),
+        Problem(("queues", "X"), "unknown"),
+        Problem(("more",), "unknown"),
+    ]
+    assert problems(node, right | {"cores": [1]}) == [Problem(("cores",), "wrong", [1])]
+
+
+# ---- Limits
+
+
+def numbers():
+    """Every figure of the schema that is a number, by its dotted path, and its limits."""
+
+    def below(node, path):
+        if isinstance(node, Kind):
+            if node.limits is not None and not node.listed:
+                yield ".".join(path), node.limits
+            return
+        for key, (entry, _) in children(node).items():
+            yield from below(entry, (*path, key))
+
+    return dict(below(TREE, ()))
+
+
+LIMITS = numbers()
+
+
+def test_every_number_of_the_schema_has_limits():
+    # Beyond them, 64 bits overflow and the engines part; a figure without a limit would be asked by nobody.
+    assert len(LIMITS) > 200
+    assert all(0 <= least < most <= 1 << 40 for least, most in LIMITS.values())
+
+
+def test_beyond_its_limits_no_figure_is_taken():
+    for path, (least, most) in LIMITS.items():
+        kind = node_at(tuple(path.split(".")))
+        assert kind.fits(least)
+        assert kind.fits(most)
+        for value in (least - 1, most + 1, 2**63, 10**18, 10**400, -(10**400), 1e308, inf, nan):
+            assert not kind.fits(value), path
+    for path in random.Random(3).sample(sorted(set(LIMITS) & set(load_profile("910B2").figures)), 12):
+        with pytest.raises(ConfigError, match=f"{path}.value: got .*, expected an? [a-z]+ from "):
+            load_profile("910B2", {path: LIMITS[path][1] + 1})
+
+
+SMALL = (ConvProblem((2, 32, 9, 9), (48, 32, 3, 3), padding=1), ConvProblem((1, 16, 8, 8), (16, 16, 1, 1), 2))
+
+
+def assert_both_engines_answer(product, path, value):
+    try:
+        profile = load_profile(product, {path: value})
+    except ConfigError:
+        return  # with its others it makes no machine
+    for problem in SMALL:
+        found = []
+        for engine in ("compiled", "simpy"):
+            try:
+                result = estimate(problem, product=profile, engine=engine, l2_start="cold")
+                found.append((result.cycles, result.time_us))
+                assert 0 < result.time_us < 1e15
+            except AscendSimError as error:
+                found.append(str(error))
+        assert found[0] == found[1], (path, value)
+
+
+def at_limits(product):
+    figures = load_profile(product).figures
+    return [(product, path, limit) for path in figures if path in LIMITS for limit in LIMITS[path]]
+
+
+@pytest.mark.parametrize("product", ["910B2", "310P3", "950PR_9589"])
+def test_at_drawn_limits_both_engines_answer_alike(product):
+    for asked in random.Random(37).sample(at_limits(product), 10):
+        assert_both_engines_answer(*asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("product", ["910B2", "310P3", "950PR_9589", "910A"])
+def test_at_all_limits_both_engines_answer_alike(product):
+    for asked in at_limits(product):
+        assert_both_engines_answer(*asked)

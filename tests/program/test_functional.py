@@ -15,8 +15,8 @@ from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals
 from ascendsim.vector.instructions import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
-from tests.helpers.strict_memory import check_gm, strict
-from tests.helpers.toy_profiles import toy_split
+from tests.helpers.oracles_timing import check_gm, strict
+from tests.helpers.toy_machines import toy_split
 
 TOY = toy_split()
 MATH = MathSettings(AccumulationModel.parse("block:16:RNE"))

@@ -23,10 +23,9 @@ from ascendsim.timing.timeline import arrivals
 from ascendsim.timing.times import occupation
 from ascendsim.vector.instructions import Cast, CopyGmToUb, CopyUbToGm
 from tests.helpers.both_engines import time_kernel
-from tests.helpers.fake_machine import Fake, FakeProfile, X, Y
-from tests.helpers.nests import plain
+from tests.helpers.conv_cases import plain
 from tests.helpers.oracles_timing import spans_of
-from tests.helpers.toy_profiles import toy_split
+from tests.helpers.toy_machines import Fake, FakeProfile, X, Y, toy_split
 
 PLAIN = FakeProfile()
 

@@ -1,19 +1,26 @@
-"""Does a loop nest say what plain loops say?  Held to loops that append every instruction."""
+"""Does a loop nest, and what the engine notes of its next steps, say what plain loops and sets say?"""
 
 import random
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.program import walk as w
+from ascendsim.program.instruction import SlotToSlot
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import NestProgram, walk_memory
 from ascendsim.program.walk import Axis
+from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing.fast.compiled.held import BACK, note_needs
+from ascendsim.timing.fast.phase import laid_out
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.vector.instructions import Add, CopyGmToUb
-from tests.helpers.nests import OUT, ROWS, TOY, both_of, copy, nest_kernel, plain, row_of
+from tests.helpers.conv_cases import OUT, ROWS, TOY, both_of, copy, nest_kernel, plain, row_of
+
+# --- Does a loop nest say what plain loops say? Held to loops that append every instruction. -----------
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -101,7 +108,7 @@ def test_axes_that_tell_what_costs_apart_are_taken():
 @pytest.mark.parametrize("costs", [None, (0, 1, 1), (0, 0, 0)])
 def test_axes_that_take_for_alike_what_is_not_are_refused(costs):
     program = lanes_nest(costs)
-    with pytest.raises(ProgramError, match=r"makes Add.*200.*let `Axis.costs` tell apart"):
+    with pytest.raises(ProgramError, match=r"makes Add.*200.*let `Axis.costs` separate"):
         program.nest.check_axes()
     with pytest.raises(ProgramError, match="does not cost what"):
         _ = program.instructions
@@ -378,6 +385,42 @@ def test_what_a_nest_cannot_mean_is_refused(write, says):
 OTHER = Slot("UB", 32, "other", 1)
 
 
+class _Bare(NamedTuple):
+    dst: Slot
+    src: Slot
+
+
+class Bare(_Bare, SlotToSlot):
+    """An instruction that says neither where it runs nor what it means."""
+
+    __slots__ = ()
+
+    def cost(self, _profile):
+        """Return nothing."""
+
+
+class Free(Bare):
+    """An instruction whose cost is nothing that could be added."""
+
+    __slots__ = ()
+    pipe, shape = "V", 1
+
+    def execute(self, memory):
+        """Do nothing."""
+
+
+def test_an_instruction_that_lacks_what_is_asked_of_it_is_refused():
+    with pytest.raises(ProgramError, match=r"one: instruction Bare has no pipe, shape, execute; .*`Command`"):
+        one(lambda nest, x, _task: nest.emit(lambda slot: Bare(slot, slot), [x]))
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_an_instruction_without_a_cost_is_refused(engine):
+    program = one(lambda nest, x, _task: nest.emit(lambda slot: Free(slot, slot), [x]))
+    with pytest.raises(ProgramError, match=r"Free 1: cost\(profile\) returned None; .*`return Cost"):
+        measure_kernel(nest_kernel(program), TOY, engine=engine)
+
+
 def test_a_key_that_no_number_tells_is_refused():
     nest = Nest(TOY, "keys")
     ring = nest.ring("UB", 32, "x", 2)
@@ -389,3 +432,86 @@ def test_a_key_that_no_number_tells_is_refused():
 def test_an_axis_has_a_cost_for_each_index():
     with pytest.raises(ProgramError, match="10"):
         Axis(10, (0, 1))
+
+
+# -------------------------------------------------------------------------------------------------------
+# What does the compiled engine note about what the next transfers need? Held to sets and dictionaries.
+# -------------------------------------------------------------------------------------------------------
+
+PIPES = 7
+
+
+def noted(unit):
+    """What stands above the forms of rows (pipe, slots read, slots written, whether bytes move)."""
+    most = max([len(reads) + len(writes) for _, reads, writes, _ in unit], default=0)
+    forms = np.zeros((len(unit), f.USE + most), np.int64)
+    for form, (pipe, reads, writes, moves) in zip(forms, unit, strict=True):
+        uses = [2 * slot for slot in reads] + [2 * slot + 1 for slot in writes]
+        form[[f.PIPE, f.MOVES, f.USES]] = pipe, moves, len(uses)
+        form[f.USE : f.USE + len(uses)] = uses
+    figures = np.zeros(f.MACHINE, np.int64)
+    figures[f.PIPES], figures[f.FORM] = PIPES, forms.shape[1]
+    tables = dict.fromkeys(f.TABLES, np.empty(0, np.int64)) | {
+        "forms": forms,
+        "needed": np.full(PIPES, -1),
+        "wanted": np.full(4 * (1 + BACK), -1),
+    }
+    memory, _ = laid_out(figures, tables)
+    rows = np.zeros(f.ROW * len(unit), np.int64)
+    rows[:: f.ROW] = range(len(unit))
+    note_needs(memory, rows, 0, len(rows))
+    assert (rows[:: f.ROW] & 0xFFFFFFFF).tolist() == list(range(len(unit)))
+    return (rows[:: f.ROW] >> 32).tolist()
+
+
+def newest_needed(unit, at):
+    """The newest instruction on each pipe that one needs, among the last few, directly or by others."""
+    wanted, newest = set(unit[at][1]), {}
+    for source in range(at - 1, max(-1, at - 1 - BACK), -1):
+        pipe, reads, writes, _ = unit[source]
+        if wanted & set(writes):
+            newest.setdefault(pipe, source)
+            wanted |= set(reads)
+    return set(newest.values())
+
+
+def defined(unit):
+    """By the definition: a pipe's bit stands from what its next transfer needs back to its last transfer."""
+    behind, needed, begins = [0] * len(unit), {}, {}
+    for at in range(len(unit) - 1, -1, -1):
+        pipe, _, _, moves = unit[at]
+        needed[pipe] = needed.get(pipe, 0) | begins.get(at, 0)
+        behind[at] = needed[pipe]
+        if moves:
+            needed = {other: bits & ~(1 << pipe) for other, bits in needed.items()}
+            begins = dict.fromkeys(newest_needed(unit, at), 1 << pipe)
+    return behind
+
+
+def test_a_write_back_needs_the_product_and_the_loads_before_it():
+    # A copy into slot 0 (pipe 4), a load from there into 1, a product of 1 into 2, and a result that moves
+    # from 2 (pipe 5): it needs the product, so the load, so the copy. What stands first is no source, but
+    # comes before the product on its pipe.
+    unit = [(1, (), (), False), (4, (), (0,), True), (2, (0,), (1,), False), (1, (1,), (2,), False)]
+    assert noted([*unit, (5, (2,), (), True)]) == [1 << 5] * 4 + [0]
+    assert noted([(3, (), (), False), *unit[1:], (5, (2,), (), True)]) == [0, *[1 << 5] * 3, 0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_needs_of_random_code(seed):
+    rng = random.Random(seed)
+
+    def slots():
+        return tuple(rng.sample(range(6), rng.randrange(3)))
+
+    unit = [(rng.randrange(PIPES), slots(), slots(), rng.random() < 0.2) for _ in range(rng.randrange(60))]
+    assert noted(unit) == defined(unit)
+
+
+@pytest.mark.parametrize("back", range(1, BACK + 3))
+def test_as_far_back_as_is_looked_and_no_further(back):
+    # A transfer reads what an instruction has written `back` rows before; between them lie others.
+    between = [(2, [], [], False)] * (back - 1)
+    unit = [(1, [], [5], False), *between, (3, [5], [], True)]
+    assert noted(unit) == defined(unit)
+    assert bool(noted(unit)[0]) == (back <= BACK)

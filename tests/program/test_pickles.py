@@ -31,11 +31,11 @@ from ascendsim.ops.results import Estimate
 from ascendsim.ops.schedules.dgrad.nest import DgradColumnsOuter
 from ascendsim.profile import list_products
 from ascendsim.program.program import ProgramBuilder
-from ascendsim.report.document import Run, run_document
+from ascendsim.report.document import CallReport, run_document
 from ascendsim.report.folder import write_run_folder
 from ascendsim.rules.loader import load_rules, rule_set_names
 from ascendsim.timing.kernel import time_kernel
-from tests.helpers.alike import assert_alike
+from tests.helpers.report_samples import assert_alike
 
 SMALL = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1)
 MANY = {  # every kind of kernel, on split and unified cores, folded or not
@@ -133,7 +133,7 @@ def test_a_kernel_that_comes_back_makes_the_same_bits(name):
 def test_a_report_of_what_comes_back_is_the_same_to_the_byte(name, tmp_path):
     folders = []
     for number, one in enumerate((result(name), sent(result(name)))):
-        run = Run(one, load_profile(one.variant))
+        run = CallReport(one, load_profile(one.variant))
         folder = tmp_path / str(number)
         write_run_folder(folder, run_document("a call", {}, [run], ["run"]), [run], trace_spans=50_000)
         folders.append({path.name: path.read_bytes() for path in folder.iterdir()})

@@ -1,4 +1,4 @@
-"""Are waits and capacities of a program right?"""
+"""Are waits and capacities of a program right, and is what comes too late refused?"""
 
 import random
 from itertools import pairwise
@@ -8,10 +8,13 @@ import pytest
 from ascendsim.errors import CapacityError, ProgramError, UnsupportedError
 from ascendsim.program.instruction import HAZARDS, Command, SlotOntoSlot, SlotToSlot, ToSlot, Traffic, Waits
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Kernel, Phase
-from ascendsim.program.places import GmTensor
-from ascendsim.program.program import ProgramBuilder
-from tests.helpers.fake_machine import Fake
-from tests.helpers.toy_profiles import toy_split, toy_unified
+from ascendsim.program.places import GmTensor, Slot
+from ascendsim.program.program import Program, ProgramBuilder
+from ascendsim.timing import kernel as door
+from tests.helpers.both_engines import time_kernel
+from tests.helpers.toy_machines import Fake, FakeProfile, kernel, program, toy_split, toy_unified
+
+# --- Are waits and capacities of a program right? ------------------------------------------------------
 
 TOY = toy_split()
 PIPES = ("MTE2", "MTE1", "M", "FIX")
@@ -438,3 +441,47 @@ def test_blocks_are_those_of_the_plan_but_never_fewer_than_the_cubes_that_work(l
     made = (Phase("p", tuple(work("cube", index) for index in range(2))),)
     kernel = Kernel("k", made, {}, math=None, launched=launched)
     assert (kernel.blocks, kernel.cores_used) == (blocks, 2)
+
+
+# --- Is what the compiled engine would know too late refused there, and nothing else? ------------------
+
+PROFILE = FakeProfile(read=(12, 9), write=(8, 8), depth=1)
+WRITE = Fake("FIX", kind="write", bytes=40, peak=3)
+LOAD = Fake("MTE2", kind="read", bytes=58, peak=3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        # MTE1 waits for a long read; M trails MTE1, and Fixpipe, which writes, trails M.
+        (
+            (LOAD, (Fake("MTE1"), (0,)), (Fake("M"), (), (), (1,)), (WRITE, (), (), (2,))),
+            "itself trails another",
+        ),
+        ((WRITE, (Fake("M", 5), (), (), (0,))), "trails one that moves bytes"),
+    ],
+)
+def test_what_would_be_known_too_late_is_refused_and_not_timed_wrong(rows, says):
+    # A second core writes as well: which share of the link it has hangs on when the first one began.
+    made = kernel([program(*rows), program(WRITE, WRITE)])
+    assert door.time_kernel(made, PROFILE, engine="simpy").cycles > 0
+    for asked in (door.time_kernel, door.measure_kernel):
+        with pytest.raises(ProgramError, match=f"{says}.*only the engine simpy obeys this"):
+            asked(made, PROFILE, engine="compiled")
+
+
+def test_fixpipe_trails_a_product_that_trails_nothing():
+    made = kernel([program(LOAD, (Fake("M", 5), (0,)), (WRITE, (), (), (1,))), program(WRITE, WRITE)])
+    assert time_kernel(made, PROFILE).cycles > 0
+
+
+def test_only_the_newest_result_in_a_slot_counts():
+    # The first product trails a load. The second is put over it and trails nothing; Fixpipe trails that one.
+    loaded, tile = Slot("L1", 32, "loaded", 0), Slot("L1", 32, "tile", 1)
+    made = [
+        Fake("MTE1", 3, writes=(loaded,)),
+        Fake("M", 5, reads=(loaded,), writes=(tile,), trails=True),
+        Fake("M", 5, writes=(tile,)),
+        Fake("FIX", kind="write", bytes=40, peak=3, reads=(tile,), trails=True),
+    ]
+    assert time_kernel(kernel([Program(made, (loaded, tile), {})]), PROFILE).cycles > 0

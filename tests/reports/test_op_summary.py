@@ -1,18 +1,22 @@
-"""Are the kernels of a call listed as a device's profiler lists them, so that its readers read them?"""
+"""Are the kernels of a call, and of a whole network, listed as a device's profiler lists them?"""
 
 import csv
 import io
+import json
+from collections import Counter
 from functools import cache
 
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.report.op_summary import op_summary
-from ascendsim.validate.kinds.kernels import active_cycles
+from ascendsim.validate.kernels import active_cycles
 from ascendsim.validate.msprof import read_msprof
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row
-from tests.helpers.hand_timeline import PHASES, hand_kernel
+from ascendsim.validate.schema import MeasuredRow
+from tests.helpers.toy_machines import PHASES, hand_kernel
+
+# --- Are the kernels of a call listed as a device's profiler lists them, so that its readers read them?
 
 # 96 channels of 32 bytes are 6 groups of float16 and 12 of float32; a kernel has nine taps.
 PROBLEM = ConvProblem(input=(2, 128, 14, 14), weight=(96, 128, 3, 3), stride=2, padding=1)
@@ -56,7 +60,7 @@ def test_validate_reads_what_is_written_and_finds_the_same(
     profile, result = load_profile(product), called(product, dtype, cube_math_type)
     path = tmp_path / "op_summary.csv"
     path.write_text(op_summary(result.kernels, profile, SHAPES))
-    rows = {row.id: row for row in read_msprof(path, profile.variant) if isinstance(row, Row)}
+    rows = {row.id: row for row in read_msprof(path, profile.variant) if isinstance(row, MeasuredRow)}
     assert rows.keys() == {"grad_input", "grad_weight"}
     for row in rows.values():
         assert (row.input_shape, row.weight_shape) == (PROBLEM.input, PROBLEM.weight)
@@ -81,7 +85,7 @@ def test_validate_reads_volumes_blocked_and_plain(tmp_path, product, kernel):
     shapes = {"input": problem.input, "weight": problem.weight, "grad_output": problem.grad_output}
     path = tmp_path / "op_summary.csv"
     path.write_text(op_summary(result.kernels, load_profile(product), shapes))
-    rows = [row for row in read_msprof(path, load_profile(product).variant) if isinstance(row, Row)]
+    rows = [row for row in read_msprof(path, load_profile(product).variant) if isinstance(row, MeasuredRow)]
     assert [row.kernel for row in rows] == ["grad_input", "grad_weight"]
     for row in rows:
         assert (row.input_shape, row.weight_shape) == (problem.input, problem.weight)
@@ -154,3 +158,94 @@ def test_counters_of_a_kernel_on_cubes_are_those_of_its_cube_cores():
     assert active_cycles(hand_kernel().timeline) == {"MTE2": (30 + 45) / 2, "M": 20 / 2}
     # Without a cube they are those of the vector core.
     assert active_cycles(hand_kernel([PHASES[1]]).timeline) == {"V": 30}
+
+
+# -------------------------------------------------------------------------------------------------------
+# Does the report of a network list every kernel of a backward pass, as a device's profile of it would?
+# -------------------------------------------------------------------------------------------------------
+
+# Two layers of one shape each, of which the second is there three times.
+NETWORK = """
+title = "Mine"
+source = "this test"
+bias = false
+layers = [
+    { name = "first", input = [16, 12, 12], weight = [32, 16, 3, 3], padding = 1 },
+    { name = "second", input = [32, 12, 12], weight = [32, 32, 1, 1], count = 3 },
+]
+"""
+PRODUCTS = ("910B2", "950PR_9589")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """The folder of a network's report on two products."""
+    from ascendsim.cli import main
+
+    folder = tmp_path_factory.mktemp("network")
+    (folder / "mine.toml").write_text(NETWORK)
+    words = ["run", "--network", str(folder / "mine.toml"), "--batch", "2", "--out", str(folder / "report")]
+    assert main([*words, "--workers", "1", *(word for name in PRODUCTS for word in ("--product", name))]) == 0
+    return folder / "report"
+
+
+def lines(report, product):
+    with (report / f"op_summary-{product}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(params=PRODUCTS)
+def found(request, report):
+    """The lines of a product, and what result.json says of it."""
+    products = json.loads((report / "result.json").read_text())["products"]
+    (entry,) = [product for product in products if product["variant"] == request.param]
+    return lines(report, request.param), entry
+
+
+def test_every_kernel_of_every_convolution_has_a_line(found):
+    rows, product = found
+    expected = Counter()
+    for layer in product["layers"]:
+        for kernel in layer["kernels"]:
+            expected[f"{layer['name']}/{kernel['name']}"] += layer["count"]
+    assert Counter(row["Op Name"] for row in rows) == expected
+    assert {layer["count"] for layer in product["layers"]} == {1, 3}
+
+
+def test_the_durations_add_up_to_the_network(found):
+    rows, product = found
+    # Three places are written of each.
+    total = sum(float(row["Task Duration(us)"]) for row in rows)
+    assert total == pytest.approx(product["time_us"], abs=5e-4 * len(rows))
+
+
+def test_the_last_layer_comes_first_as_in_a_backward_pass(found):
+    rows, _ = found
+    layers = [row["Op Name"].partition("/")[0] for row in rows]
+    assert layers == sorted(layers, reverse=True)
+    assert [int(row["Task ID"]) for row in rows] == list(range(len(rows)))
+    ends = [float(row["Task Start Time(us)"]) + float(row["Task Duration(us)"]) for row in rows]
+    starts = [float(row["Task Start Time(us)"]) for row in rows]
+    assert starts == pytest.approx([0.0, *ends[:-1]], abs=2e-3)
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_the_profile_is_read_as_one_of_a_device(report, product):
+    rows = [
+        row
+        for row in read_msprof(report / f"op_summary-{product}.csv", product)
+        if isinstance(row, MeasuredRow)
+    ]
+    # Equal kernels become one case: both gradients of the second layer, of the first that of its weights,
+    # as training asks for no gradient of the images.
+    assert {(row.id, row.input_shape, row.weight_shape) for row in rows} == {
+        ("first/grad_weight", (2, 16, 12, 12), (32, 16, 3, 3)),
+        ("second/grad_input", (2, 32, 12, 12), (32, 32, 1, 1)),
+        ("second/grad_weight", (2, 32, 12, 12), (32, 32, 1, 1)),
+    }
+
+
+def test_the_page_names_the_file(report):
+    text = (report / "report.md").read_text()
+    assert all(f"(op_summary-{product}.csv)" in text for product in PRODUCTS)
+    assert "op_summary-910B2.csv" in json.loads((report / "result.json").read_text())["files"]

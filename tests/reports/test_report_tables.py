@@ -2,7 +2,7 @@
 
 import pytest
 
-from ascendsim.report.products import product_table, products_table
+from ascendsim.report.overview import product_table, products_table
 from ascendsim.report.tables import (
     CALL,
     ERRORS,
@@ -14,9 +14,7 @@ from ascendsim.report.tables import (
     definitions,
     gradient_table,
     layer_table,
-    microseconds,
     occupation_table,
-    percent,
     size,
     time_table,
     value,
@@ -32,7 +30,8 @@ from ascendsim.report.words import (
     problem_line,
     product_line,
 )
-from tests.helpers.report_entries import CAST, GRADIENT, KERNEL, NETWORK, PRODUCT, VERDICTS
+from ascendsim.studies.table import microseconds, percent
+from tests.helpers.report_samples import CAST, GRADIENT, KERNEL, NETWORK, PRODUCT, VERDICTS
 
 INTERVAL = {
     "figures": 3,

@@ -1,18 +1,33 @@
-"""Does a terminal show what hand-made documents hold, whatever its width? No call is run."""
+"""Do a terminal and a notebook tell the answer first, and show what a document holds?"""
 
 import io
 import itertools
 import random
+import re
 import sys
+from dataclasses import replace
+from html.parser import HTMLParser
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from ascendsim.profile import Figure, Product
+from ascendsim.ops.results import Estimate, result_html
+from ascendsim.profile import Figure, ShippedProduct
 from ascendsim.report.answers import print_answers
 from ascendsim.report.document import profile_entry, variant_entry
-from ascendsim.report.tables import TextTable
+from ascendsim.report.markdown import page
+from ascendsim.report.overview import (
+    errors_table,
+    headline,
+    kernels_table,
+    layers_table,
+    network_table,
+    plans_table,
+    products_table,
+)
+from ascendsim.report.tables import layer_table
 from ascendsim.report.terminal import (
     make_console,
     print_document,
@@ -21,7 +36,22 @@ from ascendsim.report.terminal import (
     print_table,
     print_text,
 )
-from tests.helpers.report_entries import GRADIENT, NETWORK, PRODUCT, document
+from ascendsim.report.words import closing_of_all
+from ascendsim.studies.table import text_table
+from tests.helpers.report_samples import (
+    CAST,
+    GRADIENT,
+    KERNEL,
+    LAYERS,
+    NETWORK,
+    PLAN,
+    PRODUCT,
+    document,
+    timed_run,
+)
+from tests.helpers.toy_machines import toy_split
+
+# --- Does a terminal show what hand-made documents hold, whatever its width? No call is run. -----------
 
 JUDGED = PRODUCT | {"gradients": [GRADIENT], "order": "program"}
 
@@ -54,7 +84,7 @@ def test_what_has_nothing_to_say_takes_no_line():
 
 
 def test_brackets_are_text_and_no_style():
-    table = TextTable("", ("[bold]",), frozenset({0}), (("[/red] ulp [g]",),))
+    table = text_table("", ("[bold]",), frozenset({0}), (("[/red] ulp [g]",),))
     out = printed(lambda console: print_table(console, table))
     assert "[bold]" in out
     assert "[/red] ulp [g]" in out
@@ -74,13 +104,13 @@ def test_no_word_of_a_random_table_is_cut_off(seed, width):
         return " ".join(f"{'w' * rng.randint(1, 40)}{next(words)}" for _ in range(count))
 
     rows = tuple(tuple(cell(index) for index in range(columns)) for _ in range(3))
-    table = TextTable("", tuple(f"head{index}" for index in range(columns)), left, rows)
+    table = text_table("", tuple(f"head{index}" for index in range(columns)), left, rows)
     shown = printed(lambda console: print_table(console, table), width=width, terminal=True).split()
     assert {word for row in rows for words in row for word in words.split()} <= set(shown)
 
 
 def test_numbers_are_never_cut_off_on_a_narrow_terminal():
-    table = TextTable("", ("text", "number"), frozenset({0}), (("word " * 40, "123,456,789"),))
+    table = text_table("", ("text", "number"), frozenset({0}), (("word " * 40, "123,456,789"),))
     narrow = printed(lambda console: print_table(console, table), width=20, terminal=True)
     assert "123,456,789" in narrow
     assert max(len(line) for line in narrow.splitlines()) <= 100  # as in a pipe, where paragraphs are as wide
@@ -91,7 +121,7 @@ def test_numbers_are_never_cut_off_on_a_narrow_terminal():
 def test_names_are_never_cut_off_on_a_narrow_terminal():
     # 13 names of 8 letters and two blanks each want 130 columns; texts of words are broken between these.
     names, words = tuple(f"column{at:02}" for at in range(13)), "mapping interleaved, 128xallx144"
-    table = TextTable("", (*names, "text"), frozenset(range(14)), ((*names, words),))
+    table = text_table("", (*names, "text"), frozenset(range(14)), ((*names, words),))
     narrow = printed(lambda console: print_table(console, table), width=100, terminal=True)
     assert all(narrow.count(name) == 2 for name in names)
     assert [narrow.count(word) for word in words.split()] == [1, 1, 1]
@@ -146,7 +176,7 @@ def test_a_figure_is_printed_with_its_range_and_its_source():
 
 
 def test_a_variant_is_marked_as_what_the_plain_name_means():
-    product = Product("toy", "toy1", ("toy1", "toy2"), "")
+    product = ShippedProduct("toy", "toy1", ("toy1", "toy2"), "")
     entry = variant_entry(product, profile_of(rate=Figure(4, "S1", "measured")))
     assert entry["default"]
     assert (entry["figures"], entry["assumed"]) == (1, 0)
@@ -214,3 +244,304 @@ def test_the_two_usual_rule_sets_are_set_against_each_other():
     assert "empty, writes zeros" in text
     assert "Where they differ, documented is what is promised and shipped what happens." in text
     assert "Left out, without the operator: 310 by shipped (--product asks them)." in text
+
+
+# -------------------------------------------------------------------------------------------------------
+# Is the answer of a run told first, in a sentence and in tables that have all products? No call is run.
+# -------------------------------------------------------------------------------------------------------
+
+SLOW = PRODUCT | {"variant": "toy2", "time_us": 6.0, "cube_mhz": 500}
+OVERVIEW_JUDGED = PRODUCT | {"gradients": [GRADIENT]}
+
+
+# The sentence
+
+
+def test_one_product_takes_so_long_and_is_busy_there():
+    assert headline([PRODUCT]) == (
+        "toy1 takes 3.00 us: launch 1.00, entry 0.50, cores 1.50. grad_input takes all of it; the busiest "
+        "of its pipes is M, 50% of its cycles."
+    )
+
+
+def test_of_several_products_the_least_and_the_most_are_named():
+    line = headline([SLOW, PRODUCT])
+    assert line.startswith(
+        "toy1 takes the least, 3.00 us; toy2 the most, 6.00 us, 2.00 times as long. On toy1 "
+    )
+    # Equal times have no most.
+    assert headline([PRODUCT, PRODUCT]).startswith("toy1 takes the least, 3.00 us. On toy1 grad_input")
+
+
+def test_of_a_network_the_layer_with_the_largest_share_is_named():
+    # Layer a has 9 of 12 us; its two kernels take equally long, so that the first stands for it.
+    assert "Layer a (3 of them) takes 75% of it, grad_input the longest of its kernels; " in headline(
+        [NETWORK]
+    )
+
+
+def test_a_call_of_no_kernels_has_a_sentence_too():
+    nothing = PRODUCT | {"kernels": [], "time_us": 0.0, "launch_us": 0.0, "entry_us": 0.0, "core_us": 0.0}
+    assert headline([nothing]).endswith("cores 0.00. No kernel runs.")
+    assert headline([nothing, nothing]) == "toy1 takes the least, 0.00 us. No kernel runs."
+
+
+# The tables
+
+
+def test_a_kernel_has_the_pipe_that_is_busy_longest():
+    table = kernels_table([PRODUCT | {"kernels": [KERNEL, CAST]}])
+    assert table.headings == (
+        *("kernel", "cycles", "launch us", "entry us", "core us", "us", "share", "cores", "cube", "busiest"),
+    )
+    assert [row[-1] for row in table.rows] == ["M 50%", "V 100%", ""]
+    assert table.total
+
+
+def test_products_of_one_clock_are_set_below_each_other_with_their_cycles():
+    two = [PRODUCT | {"kernels": [KERNEL, CAST]}, PRODUCT | {"variant": "toy3"}]
+    table = kernels_table(two)
+    assert table.headings[:3] == ("product", "kernel", "cycles")
+    # Each product is named once, and what the products table says already, the sums, is left out.
+    assert [row[:2] for row in table.rows] == [("toy1", "grad_input"), ("", "cast"), ("toy3", "grad_input")]
+    assert not table.total
+    assert table.left == {0, 1, 10}
+    # One kernel alone has all of the time: it has the column for the sake of the others.
+    assert {len(row) for row in table.rows} == {len(table.headings)}
+    assert table.rows[2][table.headings.index("share")] == "100%"
+
+
+def test_cycles_of_different_clocks_are_not_set_side_by_side():
+    table = kernels_table([PRODUCT, SLOW])
+    assert "cycles" not in table.headings
+    assert "cycles" not in table.title
+    assert table.rows[0][:3] == ("toy1", "grad_input", "1.00")
+    assert table.left == {0, 1, 8}
+    assert "cycles" not in products_table([PRODUCT, SLOW]).headings
+    assert "cycles" in products_table([PRODUCT, PRODUCT]).headings
+
+
+def test_a_plan_is_a_line():
+    table = plans_table([PRODUCT | {"kernels": [KERNEL, CAST]}])
+    assert table.headings == (
+        *("kernel", "nest", "m x k x n", "steps", "L1", "L0", "L0C", "cores", "chosen by", "besides"),
+    )
+    assert table.rows == (("grad_input", "dgrad", "128x32x64", "2+4", "2+1", "2+2", "1", "2", "search", ""),)
+    assert plans_table([PRODUCT | {"kernels": [CAST]}]).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "besides"),
+    [
+        ({"k_split": 3}, "k_split 3"),
+        # Parts along the images, m and n; those that are not said are whole.
+        ({"batch_dim": 4, "n_dim": 2}, "grid 4x1x2"),
+        ({"batch_dim": 4, "k_dim": 7, "k_split": 2}, "grid 4x1x1x7, k_split 2"),
+        ({"mapping": "interleaved", "task_order": "m n"}, "mapping interleaved, task_order m n"),
+        # Rows, reduction and columns of a task; the reduction is not cut.
+        ({"single_core_m": 96, "single_core_n": 64}, "single_core 96xallx64"),
+    ],
+)
+def test_what_else_a_plan_sets_is_told_by_name(more, besides):
+    kernel = KERNEL | {"plan": PLAN | more}
+    assert plans_table([PRODUCT | {"kernels": [kernel]}]).rows[0][9] == besides
+
+
+def test_the_plans_of_a_network_name_their_layers():
+    table = plans_table([NETWORK])
+    assert table.headings[:3] == ("layer", "kernel", "nest")
+    assert [row[:2] for row in table.rows] == [("a", "grad_input"), ("b", "grad_input")]
+    assert table.left == {0, 1, 2, 9, 10}
+    assert "128x32x64" in page(document(NETWORK), [{}])
+
+
+def test_products_of_equal_bits_share_their_errors():
+    other = OVERVIEW_JUDGED | {"variant": "toy2"}
+    assert [row[0] for row in errors_table([OVERVIEW_JUDGED, other]).rows] == ["all 2"]
+    differing = OVERVIEW_JUDGED | {"variant": "toy3", "gradients": [GRADIENT | {"sha256": "f" * 16}]}
+    assert [row[0] for row in errors_table([OVERVIEW_JUDGED, differing, other]).rows] == [
+        "toy1, toy2",
+        "toy3",
+    ]
+    assert errors_table([OVERVIEW_JUDGED]).headings[0] == "gradient"
+
+
+def test_layers_are_set_side_by_side():
+    slow = NETWORK | {"variant": "toy2", "layers": [layer | {"time_us": 5.0} for layer in LAYERS]}
+    table = layers_table([NETWORK, slow])
+    assert table.headings == ("layer", "count", "toy1", "toy2")
+    assert table.rows[0] == ("a", "3", "3.00", "5.00")
+    assert table.rows[-1] == ("network", "4", "12.00", "12.00")
+
+
+# What is printed
+
+
+def test_the_answer_stands_before_the_tables_and_details_come_on_request():
+    short = printed(print_document, document(PRODUCT, SLOW))
+    order = [
+        "toy1 takes the least",
+        "Products side by side",
+        "Time of each kernel",
+        "Plans (",
+        "Figures that",
+    ]
+    assert [short.index(words) for words in order] == sorted(short.index(words) for words in order)
+    assert "with each pipe busy" not in short
+    long = printed(
+        lambda *given, **more: print_document(*given, details=True, **more), document(PRODUCT, SLOW)
+    )
+    assert long.count("with each pipe busy") == 2
+    assert "More with --details" in short
+    assert "More with --details" not in long
+
+
+def test_five_products_with_gradients_fill_less_than_two_screens():
+    kernels = [KERNEL, KERNEL | {"name": "grad_weight"}, CAST]
+    product = OVERVIEW_JUDGED | {
+        "kernels": kernels,
+        "gradients": [GRADIENT, GRADIENT],
+        "evidence": "word " * 20,
+    }
+    five = [product | {"variant": f"toy{number}"} for number in range(5)]
+    assert len(printed(print_document, document(*five)).splitlines()) < 100
+
+
+def test_kernels_that_multiply_nothing_are_one_row_of_several_products():
+    # Two casts: 2 x 1000 cycles, 2 x 3 us, and 6 of 9 us are 67 %. No cores and no pipe are those of both.
+    three = PRODUCT | {"kernels": [CAST, KERNEL, CAST | {"name": "sum"}], "time_us": 9.0}
+    table = kernels_table([three, PRODUCT], short=True)
+    assert table.rows[1] == ("", "2 others", "2,000", "2.00", "1.00", "3.00", "6.00", "67%", "", "", "")
+    assert [row[1] for row in table.rows] == ["grad_input", "2 others", "grad_input"]
+    # One is not a sum, and goes by its own name.
+    alone = kernels_table([PRODUCT | {"kernels": [KERNEL, CAST]}, PRODUCT], short=True)
+    assert [row[1] for row in alone.rows] == ["grad_input", "cast", "grad_input"]
+
+
+def test_kernels_that_multiply_nothing_are_one_column_of_a_network():
+    # Two of 1000 cycles each in the first layer, none in the second; a column of its own for every one of a
+    # dozen would fit no terminal. The sums stand last, though grad_input comes after them in the first layer.
+    layers = [LAYERS[0] | {"kernels": [CAST, CAST | {"name": "sum"}, KERNEL]}, LAYERS[1]]
+    network = NETWORK | {"layers": layers}
+    table = network_table(network)
+    assert table.headings == ("layer", "count", "grad_input", "others", "us", "x count us", "share")
+    assert [row[2:4] for row in table.rows] == [("1,000 M   ", "2,000     "), ("1,000 M   ", "-"), ("", "")]
+    # One kernel is not a sum, and has its own name.
+    assert network_table(NETWORK) == layer_table(NETWORK)
+    short = printed(print_document, document(network))
+    assert "others: kernels of the call that multiply nothing" in short
+    long = printed(lambda *given, **more: print_document(*given, details=True, **more), document(network))
+    assert "others" not in long
+    assert "others:" not in printed(print_document, document(NETWORK))
+
+
+def test_details_have_every_kernel_and_what_moves_each_product():
+    interval = {"shortest_us": 2.0, "longest_us": 4.0, "least_cycles": 1, "most_cycles": 2, "figures": 1}
+    three = PRODUCT | {"kernels": [KERNEL, CAST, CAST | {"name": "sum"}]}
+    both = [three | {"interval": interval | {"effects": []}}] * 2
+    short = printed(print_document, document(*both))
+    assert "others: kernels of the call that multiply nothing" in short
+    assert "Interval:" not in short
+    assert "2.00 .. 4.00" in short
+    long = printed(lambda *given, **more: print_document(*given, details=True, **more), document(*both))
+    assert "others" not in long
+    assert long.count("Interval:") == 2
+    # Of one product nothing is summed up.
+    assert "others" not in printed(print_document, document(three))
+
+
+def test_figures_of_several_products_are_a_line():
+    lines = closing_of_all([PRODUCT, SLOW | {"evidence": "a guess"}])
+    assert lines == [
+        "toy2: Evidence: a guess.",
+        "Figures that are assumed: toy1 1 of 4, toy2 1 of 4 (`ascendsim profiles NAME`).",
+    ]
+
+
+# --- What does a notebook show of a result? ------------------------------------------------------------
+
+
+class Balanced(HTMLParser):
+    """Fails at a tag that closes another one than the last that is open."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text = [], []
+
+    def handle_starttag(self, tag, attrs):
+        del attrs
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def words(html):
+    parser = Balanced()
+    parser.feed(html)
+    assert not parser.open
+    return parser.text
+
+
+def result():
+    return timed_run(toy_split()).result
+
+
+def test_a_result_says_its_time_its_gradients_and_its_kernels():
+    text = words(result()._repr_html_())
+    # Twice 80 cycles of a nanosecond, and a launch of 2 us each.
+    assert text[:3] == [
+        "toy_split: 160 cycles, 4.16 us with launches",
+        "float16 in the cube, accumulation model block:16:RNE",
+        "grad_weight: 2x2, float16",
+    ]
+    assert "executed in program order" in text
+    at = text.index("plan") + 1
+    # M is busy in 50 of 80 cycles; 1000 multiply-adds in 80 cycles of 2 cubes with 4096 each.
+    assert text[at : at + 6] == ["grad_weight", "80", "2.08", "2", "M 62%", "0%"]
+    assert text[-3:] == ["Notes", "nothing is real", "one core in two"]
+
+
+def test_an_estimate_has_no_gradients_to_show():
+    made = result()
+    estimate = Estimate("toy", "toy_split", "float16", "block:16:RNE", made.kernels, ())
+    text = words(estimate._repr_html_())
+    assert not any("grad_weight:" in word or "order" in word or word == "Notes" for word in text)
+
+
+def test_a_result_without_times_shows_none():
+    text = words(replace(result(), kernels=(), timing=False)._repr_html_())
+    assert text[0] == "toy_split"
+    assert "no instructions executed" in text
+    assert "kernel" not in text
+    assert not any("cycles" in word for word in text)
+
+
+def test_a_masked_gradient_is_left_out():
+    both = replace(result(), grad_input=np.zeros((1, 3), np.float32))
+    assert "grad_input: 1x3, float32" in words(both._repr_html_())
+    assert "grad_input" not in "".join(words(result()._repr_html_()))
+
+
+def test_the_repr_of_a_result_is_a_few_lines():
+    # Not the programs of its kernels, which are megabytes.
+    assert len(repr(result())) < 2000
+
+
+def test_what_a_call_says_is_text_and_no_tag():
+    html = result_html("<b>", ["a & b"], [], ["<script>"])
+    assert not re.search("<script|<b><", html)
+    assert words(html) == ["<b>", "a & b", "Notes", "<script>"]
+
+
+def test_a_printed_result_has_a_line_for_each_gradient_and_kernel():
+    made = result()
+    head, *lines = str(made).splitlines()
+    assert head.startswith(f"{made.variant}: {made.compute_dtype} in the cube")
+    shown = [name for name in ("grad_input", "grad_weight", "grad_bias") if getattr(made, name) is not None]
+    names = [line.partition(":")[0] for line in lines]
+    assert names == [*shown, *(kernel.name for kernel in made.kernels)]
+    assert all(len(line) < 100 for line in lines)

@@ -1,11 +1,8 @@
-"""Do the nests of grad_input give what their loops say, written out in plain Python task by task?
-
-What is written out here looks tiles up by what they hold and reckons every instruction of its own task; the
-nests go by numbers, and make costs of classes.
-"""
+"""Do the nests of grad_input give what their loops say, from the weights that `pack_weight` places?"""
 
 import random
 
+import numpy as np
 import pytest
 
 from ascendsim import ConvProblem, Tiling, load_profile
@@ -13,11 +10,15 @@ from ascendsim.cube.loads import Im2col, TapRows, round_up
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe, LoadL0A, LoadL0B, StallCube
 from ascendsim.errors import AscendSimError, ProgramError
-from ascendsim.ops.problems.products import DgradGemm
+from ascendsim.numerics.compiled.gathered.threads import Threads
+from ascendsim.ops.gradients.layouts import packed_kernels
+from ascendsim.ops.lowering.layouts import pack_weight
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.schedules.blocks import tile_rings
 from ascendsim.ops.schedules.dgrad import nest
 from ascendsim.ops.schedules.dgrad.nest import Dgrad, DgradNest, DgradTiles
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.schedules.zero_insertion import pieces
 from ascendsim.program import walk
 from ascendsim.program.places import Gm, Slot
@@ -25,8 +26,11 @@ from ascendsim.program.program import ProgramBuilder
 from ascendsim.program.walk import Axis
 from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.relayout import CopyUbToL1, SpreadPixels
-from tests.helpers.conv_cases import SPLIT, UNIFIED
-from tests.helpers.nests import Tiles
+from tests.helpers.conv_cases import SPLIT, UNIFIED, Tiles, blocks_of, plain
+
+# --- Do the nests of grad_input give what their loops say, written out in plain Python task by task? ---
+# What is written out here looks tiles up by what they hold and reckons every instruction of its own task;
+# the nests go by numbers, and make costs of classes.
 
 
 class Written:
@@ -53,7 +57,7 @@ class Written:
         if gaps:
             self.piece_bytes = min(b.room("UB"), b.capacity("UB") // 2) // 4 // 32 * 32
             self.ub = [b.ring("UB", self.piece_bytes, name, 2) for name in ("pixels", "expanded")]
-        for task in tasks:
+        for task in blocks_of(self.cut, tasks):
             self.task(task, self.cut.cuts[task.phase] if hasattr(self.cut, "cuts") else self.cut)
         self.program = b.build()
 
@@ -266,7 +270,7 @@ def random_schedule(name, profile, seed):
         try:
             gemm = DgradGemm.of(problem(rng, name), rng.choice(["float16", "float16", "float32"]))
             schedule = schedule_named(name)(gemm, tiling(rng, name, profile.cores.cube), profile)
-            dealt = [tasks for tasks in schedule.dealt() if tasks][:3]
+            dealt = [tasks for tasks in schedule.dealt() if len(tasks)][:3]
             programs = [schedule.program(tasks) for tasks in dealt]
         except AscendSimError:
             continue
@@ -379,7 +383,7 @@ class AlikeTiles(DgradTiles):
 
     def __init__(self, *given, **options):
         super().__init__(*given, **options)
-        self.heights = Axis(len(self.runs))
+        self.counts = Axis(len(self.runs))
 
 
 class Alike(Barred):
@@ -394,3 +398,50 @@ def test_a_nest_whose_axes_are_wrong_is_refused_when_its_cost_is_asked_for(monke
     schedule = Alike(gemm, Tiling(16, 16, 16, used_cores=1), SPLIT)
     with pytest.raises(ProgramError, match=r"nest alike: .* does not cost what"):
         schedule.signature(*schedule.dealt())
+
+
+# --- Are nests that share their steps those that cores of other sizes would have written themselves? ---
+
+PROBLEM = ConvProblem((2, 48, 9, 10), (40, 48, 3, 3), 1, 1)
+TILING = Tiling(base_m=32, base_n=32, base_k=32, used_cores=20)
+
+
+@pytest.mark.parametrize("product", ["910B2", "910A"])
+@pytest.mark.parametrize(("kind", "gemm"), [(Dgrad, DgradGemm), (Wgrad, WgradGemm)])
+def test_cores_of_all_sizes_do_what_a_nest_of_their_own_says(kind, gemm, product):
+    schedule = kind(gemm.of(PROBLEM, "float16"), TILING, load_profile(product))
+    dealt = [tasks for tasks in schedule.dealt() if len(tasks)]
+    shared = [schedule.program(tasks) for tasks in dealt]
+    alone = [kind(schedule.gemm, TILING, schedule.profile).program(tasks) for tasks in dealt]
+    assert len({program.nest.slots_reserved[0].size_bytes for program in shared}) > 1
+    # Where results go through UB their pieces follow from the sizes, so that each has steps of its own.
+    assert (len({id(program.nest.code) for program in shared}) == 1) == (product == "910B2")
+    assert [plain(program) for program in shared] == [plain(program) for program in alone]
+    assert all(
+        one in program.slots for program in shared for made in program.instructions for one in made.writes
+    )
+
+
+# --- Are the weights that grad_input multiplies those of `pack_weight`, which says where each belongs? -
+
+PROBLEMS = (
+    ConvProblem((1, 32, 9, 9), (48, 32, 3, 3)),
+    ConvProblem((1, 12, 9, 9), (40, 6, 3, 2), groups=2),
+    ConvProblem((1, 20, 9), (33, 20, 5)),
+    ConvProblem((1, 17, 5, 6, 7), (19, 17, 2, 3, 1)),
+    ConvProblem((1, 33, 9, 9), (33, 7, 3, 3), transposed=True),
+    ConvProblem((1, 34, 5, 6, 7), (34, 3, 2, 1, 3), transposed=True, groups=2),
+)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("c0", [8, 16])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_kernels_are_packed_as_the_layout_says(problem, c0, dtype):
+    weight = np.random.default_rng(0).standard_normal(problem.weight).astype(dtype)
+    want = pack_weight(weight.astype(np.float32), problem, c0, reduce_small=not problem.transposed, unit=1)
+    for count in (1, 2):
+        with Threads(count) as threads:
+            made = packed_kernels(weight, problem, c0, threads)
+        assert (made.shape, made.dtype) == (want.shape, want.dtype)
+        assert made.tobytes() == want.tobytes()

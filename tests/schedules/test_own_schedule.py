@@ -1,8 +1,11 @@
-"""Can a user bring a loop nest of their own, in one file, and get the same bits with its own cycles?"""
+"""Can a user bring a loop nest, or a program, of their own, and does the check say what is wrong?"""
 
+import re
 import runpy
-from dataclasses import replace
+from ast import literal_eval
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,20 +16,27 @@ from ascendsim import (
     Plan,
     Schedule,
     Tiling,
+    check_schedule,
     convolution_backward,
     estimate,
     estimate_matmul,
+    load_profile,
 )
-from ascendsim.errors import CapacityError, ConfigError
+from ascendsim.cube.movers import CopyGmToL1
+from ascendsim.errors import AclnnError, CapacityError, ConfigError, ProgramError
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import shares
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules import Axis, Dgrad, DgradTiles, Nest, NestProgram, Writeback
 from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
+from ascendsim.program.instruction import HAZARDS
 from ascendsim.report.document import plan_entry
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of
-from tests.helpers.toy_profiles import toy_split, toy_unified
+from tests.helpers.toy_machines import toy_split, toy_unified
+from tests.schedules.test_own_wgrad import Forgetful
+
+# --- Can a user bring a loop nest of their own, in one file, and get the same bits with its own cycles?
 
 FILE = Path(__file__).parents[2] / "examples" / "04_your_own_schedule.py"
 WeightsStay = runpy.run_path(str(FILE))["WeightsStay"]
@@ -195,11 +205,11 @@ class ImagesTogether(Dgrad):
     name = "images_together"
 
     def dealt(self):
-        walk = sorted(self.tasks.tasks, key=lambda task: (task.first_pixel, task.first_column, task.image))
+        walk = sorted(self.tasks.tasks, key=lambda task: (task.pixels, task.columns, task.image))
         return [walk[share.start : share.stop] for share in shares(len(walk), self.tiling.used_cores)]
 
     def program(self, tasks):
-        return NestProgram(TogetherNest(self), self.tasks.rows(tasks), self.hazards)
+        return NestProgram(TogetherNest(self), tasks, self.hazards)
 
 
 class TogetherNest(Nest):
@@ -333,3 +343,259 @@ def test_columns_outermost_reads_weights_once_and_images_again():
     pixels, weights = 128 * 64 * 2, 64 * 64 * 2
     assert usual == 32 * pixels + 256 * weights
     assert outer == 256 * pixels + 8 * weights
+
+
+# --- Does the check of a user's schedule pass what is right, and say of what is wrong what it is? ------
+
+FEW = load_profile("910B2", {"cores.cube": 3})
+SMALL = ConvProblem((2, 20, 6, 7), (24, 20, 3, 3), 1, 1)
+FLAT = ConvProblem((3, 16, 8, 8), (16, 16, 1, 1))
+
+
+@pytest.mark.parametrize("name", ["dgrad", "dgrad_columns_outer", "wgrad", WeightsStay, Forgetful])
+def test_what_is_right_passes(name):
+    to_input, to_weight = Tiling(32, 16, 16, 2, 3, used_cores=2), Tiling(16, 32, 16, 2, 2, used_cores=2)
+    tiling = replace(to_weight, k_split=2) if schedule_named(name).makes == "grad_weight" else to_input
+    found = check_schedule(name, SMALL, product=FEW, tiling=tiling, orders=2)
+    assert found.orders == ("program", "seed 0", "seed 1", "arrival")
+    assert found.plan.schedule is name
+    assert found.cycles > 0
+    assert found.instructions > 100
+
+
+def test_every_format_is_checked_by_its_own_definition():
+    for dtype, mode in (("bfloat16", 0), ("float32", 0), ("float32", 3)):
+        assert check_schedule("dgrad", FLAT, dtype, mode, product=FEW, orders=0).cycles > 0
+    with pytest.raises(AclnnError, match="grad_output is float8_e5m2"):
+        check_schedule("dgrad", FLAT, "float8_e5m2", product=FEW)
+
+
+# --- what is wrong
+
+
+class Backwards(Dgrad):
+    """The blocks from the last one to the first."""
+
+    def sequence(self):
+        return self.tasks.tasks[::-1]
+
+
+class Forgotten(Dgrad):
+    """All blocks but one."""
+
+    def sequence(self):
+        return self.tasks.tasks[1:]
+
+
+@pytest.mark.parametrize("product", ["910B", "310P", "910_95"])
+def test_an_order_of_ones_own_is_followed_where_the_product_would_choose_a_grid(product):
+    # The cells of a grid have their own order, so such a nest is given none.
+    assert not check_schedule(Backwards, SMALL, product=product, orders=1).plan.tiling.has_grid
+    with pytest.raises(
+        ConfigError, match=r"schedule Forgotten must deal each of its \d+ tasks once; it leaves out 1"
+    ):
+        check_schedule(Forgotten, SMALL, product=product, orders=1)
+
+
+@dataclass(frozen=True)
+class Hasty(Dgrad):
+    """Claims to add its products in two parts, which it does not."""
+
+    name: ClassVar[str] = "hasty"
+
+    def order(self):
+        right = super().order()
+        return replace(right, parts=(1, len(right.slices) - 1))
+
+
+def test_another_order_of_additions_is_told():
+    plan = {"grad_input": Tiling(32, 16, 8, used_cores=2)}
+    message = (
+        r"schedule hasty: grad_input in program order differs from the definition in [\d,]+ of 1,680 "
+        r"elements, first at \(\d, \d+, \d, \d\): got .*, due .*; a product is left out, comes twice, or in"
+    )
+    # In float32, where sums show their last bit.
+    with pytest.raises(ProgramError, match=message):
+        check_schedule(Hasty, SMALL, "float32", product=FEW, tiling=plan)
+
+
+class Hurried(Dgrad):
+    """Lets a load into a slot begin before the slot has been read."""
+
+    name = "hurried"
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "hazards", HAZARDS - {"WAR"})
+
+
+def test_a_wait_too_few_is_told():
+    # In program order every tile is still there when it is read; in some legal order the next one has come.
+    even = ConvProblem((3, 32, 8, 8), (32, 32, 1, 1))
+    plan = {"grad_input": Tiling(16, 16, 16, used_cores=1)}
+    message = (
+        r"schedule hurried: grad_input in seed \d+ order differs .*; an instruction reads or writes what it"
+    )
+    with pytest.raises(ProgramError, match=message):
+        check_schedule(Hurried, even, product=FEW, orders=20, tiling=plan)
+    # Where the next tile has another shape the machine itself sees it.
+    with pytest.raises(ProgramError, match="a wait is missing"):
+        check_schedule(Hurried, SMALL, product=FEW, orders=20, tiling=plan)
+
+
+class Alike(ImagesTogether):
+    """Has a signature that does not tell its cores apart."""
+
+    name = "alike"
+    signature = Dgrad.signature
+
+
+class OneForAll(Dgrad):
+    """Has one signature for all cores."""
+
+    name = "one_for_all"
+
+    def dealt(self):
+        return super().dealt()[::-1]
+
+    def signature(self, _):
+        return 0
+
+
+def test_a_signature_that_tells_too_little_is_told():
+    # Two images and one on two cores differ in their instructions, which is noticed as they are timed.
+    with pytest.raises(ProgramError, match="have equal signatures, but 11 and 12 instructions"):
+        check_schedule(Alike, FLAT, product=FEW, tiling={"grad_input": Tiling(32, 16, 16, used_cores=3)})
+    # 64 pixels in tiles of 16 and 48 are as many instructions each, of which those of the second take longer.
+    one_image = ConvProblem((1, 16, 8, 8), (16, 16, 1, 1))
+    uneven = {"grad_input": Tiling(48, 16, 16, used_cores=2)}
+    message = r"one_for_all: [\d,]+ cycles if cores of equal signatures are timed as one, [\d,]+ if each by"
+    with pytest.raises(ProgramError, match=message):
+        check_schedule(OneForAll, one_image, product=FEW, tiling=uneven)
+
+
+class AlikeTiles(DgradTiles):
+    """Takes all column tiles for alike, of however many channels they are."""
+
+    def __init__(self, nest, cut):
+        super().__init__(nest, cut)
+        self.columns = Axis(self.columns.extent)
+
+
+class Careless(ImagesTogether):
+    """Says of its column tiles that all cost the same."""
+
+    name = "careless"
+
+    def program(self, tasks):
+        return NestProgram(TogetherNest(self, AlikeTiles), tasks, self.hazards)
+
+
+def test_axes_that_tell_too_little_are_told():
+    # 40 channels in tiles of 32 are 32, and what is left of three groups of 16.
+    uneven = {"grad_input": Tiling(64, 32, 16, used_cores=1)}
+    message = (
+        r"nest careless: copy_right\(.*\) makes .*, which does not cost what .*; let `Axis.costs` separate"
+    )
+    with pytest.raises(ProgramError, match=message):
+        check_schedule(Careless, ConvProblem((1, 40, 8, 8), (16, 40, 1, 1)), product=FEW, tiling=uneven)
+
+
+class Shapeless(CopyGmToL1):
+    """Leaves what its cost depends on out of its shape."""
+
+    __slots__ = ()
+    shape = 0
+
+
+class ShapelessTiles(DgradTiles):
+    """Brings column tiles by copies that seem to be all alike."""
+
+    def copy_right(self, *at):
+        return Shapeless(*super().copy_right(*at))
+
+
+class Unshaped(ImagesTogether):
+    """Has instructions of equal shapes and unequal costs."""
+
+    name = "unshaped"
+
+    def program(self, tasks):
+        return NestProgram(TogetherNest(self, ShapelessTiles), tasks, self.hazards)
+
+
+def test_a_shape_that_leaves_out_what_costs_is_told():
+    uneven = {"grad_input": Tiling(64, 32, 16, used_cores=1)}
+    message = r"schedule unshaped: Shapeless of shape 0 costs Cost.* and Cost.*; instructions of equal shapes"
+    with pytest.raises(ProgramError, match=message):
+        check_schedule(Unshaped, ConvProblem((1, 40, 8, 8), (16, 40, 1, 1)), product=FEW, tiling=uneven)
+
+
+class Nestless(Dgrad):
+    """Forgets to return its nest."""
+
+    name = "nestless"
+
+    def nest(self, sizes):
+        super().nest(sizes)
+
+
+def test_a_nest_that_is_not_returned_is_told():
+    with pytest.raises(ConfigError, match=r"schedule nestless: nest\(sizes\) returned None; .*`return nest`"):
+        check_schedule(Nestless, SMALL, product=FEW)
+
+
+def test_what_makes_no_gradient_is_refused():
+    with pytest.raises(ConfigError, match="check_schedule: matmul makes matmul; it checks gradients alone"):
+        check_schedule("matmul", SMALL)
+    with pytest.raises(ConfigError, match="schedule is 'dgrat'; did you mean dgrad"):
+        check_schedule("dgrat", SMALL)
+    with pytest.raises(TypeError, match="'tilling'; did you mean tiling"):
+        check_schedule("dgrad", SMALL, tilling=None)
+
+
+# --- Does the example of a program of one's own do what it says? ---------------------------------------
+
+PROGRAM_FILE = Path(__file__).parents[2] / "examples" / "06_your_own_program.py"
+
+
+@pytest.fixture(scope="module")
+def said():
+    """What the example prints, line by line."""
+    lines = []
+    runpy.run_path(
+        str(PROGRAM_FILE), {"print": lambda *words: lines.append(" ".join(map(str, words)))}, "__main__"
+    )
+    return lines
+
+
+def test_it_reads_doubles_and_writes_every_row_in_two_slots(said):
+    # 1000 rows of three instructions; two slots of 512 float32.
+    assert said[0] == "3000 instructions in 4096 bytes of UB"
+
+
+def test_the_rows_are_doubled(said):
+    assert said[1] == "right: True"
+
+
+def found(said):
+    return literal_eval(said[2].removeprefix("cycles: "))
+
+
+def test_both_engines_find_the_same_cycles(said):
+    assert found(said)["compiled"] == found(said)["simpy"] > 0
+
+
+def test_where_the_cycles_went_adds_up(said):
+    line = re.compile(r"(\w+): busy (\d+), waiting ({.*}), idle (\d+)")
+    told = [line.fullmatch(words).groups() for words in said[3:]]
+    assert [pipe for pipe, *_ in told] == ["S", "MTE2", "MTE3", "V"]
+    for _, busy, waiting, idle in told:
+        assert int(busy) + sum(literal_eval(waiting).values()) + int(idle) == found(said)["compiled"]
+
+
+def test_every_row_is_a_slice_of_its_own():
+    made = runpy.run_path(str(PROGRAM_FILE), run_name="example")
+    program = made["double_rows"](load_profile("910B2"))
+    read = [i.src.index[0] for i in program.instructions if type(i).__name__ == "CopyGmToUb"]
+    assert read == list(range(1000))

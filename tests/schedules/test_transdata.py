@@ -36,8 +36,8 @@ from ascendsim.profile import load_profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import CoreMemory, GmTensor, Slot
 from ascendsim.vector.relayout import Turn, TurnTile
-from tests.helpers.strict_memory import check_gm, strict
-from tests.helpers.toy_profiles import toy_split, toy_unified
+from tests.helpers.oracles_timing import check_gm, strict
+from tests.helpers.toy_machines import toy_split, toy_unified
 
 # UB of 4 KiB: planes are cut into groups of channels, and these into parts of lines.
 SPLIT = toy_split(**{"cores.cube": 2, "cores.vector": 4, "buffers.UB.capacity_bytes": 4096})

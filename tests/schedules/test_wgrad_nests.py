@@ -22,8 +22,7 @@ from ascendsim.program import walk
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import ProgramBuilder
 from ascendsim.vector.instructions import CopyUbToGm
-from tests.helpers.conv_cases import SPLIT, UNIFIED
-from tests.helpers.nests import Tiles
+from tests.helpers.conv_cases import SPLIT, UNIFIED, Tiles, blocks_of, segments_of
 
 
 class Written:
@@ -46,7 +45,7 @@ class Written:
             half = b.room("UB") // 2
             self.most = min(round_up(sizes.n, unit), max(unit, half // (sizes.m * 4) // unit * unit))
             self.out = b.ring("UB", sizes.m * self.most * 4, "out", 2)
-        for task in tasks:
+        for task in blocks_of(self.cut, tasks):
             box = task.columns.box
             if self.s.name == "wgrad_fractals":
                 self.forget(task)
@@ -63,7 +62,7 @@ class Written:
         if self.t.tap_loop:
             self.zeros(task, c, width)
             first = False
-        segments, reduction = [*self.cut.segments(task)], None
+        segments, reduction = segments_of(self.cut, task.depth, task.part), None
         for number, (small_depth, big_depth, (image, begin, pixels)) in enumerate(segments):
             left, right = self.tiles(begin, pixels)
             strip = small_depth, image, self.cut.strips.strip(begin)
@@ -315,7 +314,7 @@ def random_schedule(name, profile, seed):
             gemm = WgradGemm.of(problem(rng), rng.choice(["float16", "float16", "float32"]))
             sums = rng.choice(["atomic", "in order", "tree"])
             schedule = schedule_named(name)(gemm, tiling(rng, name, gemm, profile.cores.cube), profile, sums)
-            dealt = [tasks for tasks in schedule.dealt() if tasks][:3]
+            dealt = [tasks for tasks in schedule.dealt() if len(tasks)][:3]
             programs = [schedule.program(tasks) for tasks in dealt]
         except AscendSimError:
             continue

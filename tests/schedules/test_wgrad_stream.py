@@ -14,10 +14,18 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from tests.helpers.both_engines import time_kernel
-from tests.helpers.conv_cases import assert_same_bits, blocks_dealt, call_of, run, tensors_of
-from tests.helpers.hazards import assert_each_class_is_missed, outcomes_of
-from tests.helpers.strict_memory import assert_as_declared
-from tests.helpers.toy_profiles import toy_split, toy_unified
+from tests.helpers.conv_cases import (
+    assert_each_class_is_missed,
+    assert_same_bits,
+    blocks_dealt,
+    call_of,
+    outcomes_of,
+    run,
+    segments_of,
+    tensors_of,
+)
+from tests.helpers.oracles_timing import assert_as_declared
+from tests.helpers.toy_machines import toy_split, toy_unified
 
 ONLY_WEIGHT = (False, True, False)
 ROOM = {"buffers.L1.capacity_bytes": 65536, "buffers.L0B.capacity_bytes": 4096, "cores.cube": 4}
@@ -70,14 +78,17 @@ def test_only_the_last_round_is_cut():
 
 def test_parts_are_images_or_rows():
     images = planned(BY_IMAGES).schedule("grad_weight").tasks
-    assert [[run for _, _, run in images.part(0, part)] for part in (0, 1)] == [[(0, 0, 32)], [(1, 0, 32)]]
+    assert [[run for _, _, run in segments_of(images, 0, part)] for part in (0, 1)] == [
+        [(0, 0, 32)],
+        [(1, 0, 32)],
+    ]
     rows = planned(BY_ROWS).schedule("grad_weight").tasks
-    assert [[run for _, _, run in rows.part(0, part)] for part in (0, 1)] == [
+    assert [[run for _, _, run in segments_of(rows, 0, part)] for part in (0, 1)] == [
         [(0, 0, 16), (1, 0, 16)],
         [(0, 16, 16), (1, 16, 16)],
     ]
     # The whole is cut by L1 alone: 2 slices of 16 pixels.
-    assert [run for _, _, run in rows.part(0, rows.whole)] == [(0, 0, 32), (1, 0, 32)]
+    assert [run for _, _, run in segments_of(rows, 0, rows.whole)] == [(0, 0, 32), (1, 0, 32)]
 
 
 @pytest.mark.parametrize("changes", [{"k_split": 1}, {"stream_axis": ""}], ids=str)
@@ -94,8 +105,20 @@ def test_rows_that_l1_does_not_hold_are_not_cut():
 
 
 def test_more_parts_than_cores_are_refused():
-    with pytest.raises(ConfigError, match="2 tasks in 3 parts each, but toy_split has 4 cores"):
+    with pytest.raises(ConfigError, match="2 tasks in 3 parts each, but the plan uses 4 cores"):
         planned(replace(BY_IMAGES, k_split=3)).schedule("grad_weight")
+
+
+def test_the_last_round_is_that_of_the_cores_of_the_plan():
+    # On four of eight cores the six tasks are two rounds all the same; eight cores would have only one, of
+    # which twelve parts were too many.
+    wide = toy_split(**ROOM | {"cores.cube": 8, "cores.vector": 16})
+    call = planned(BY_IMAGES, profile=wide)
+    assert blocks_dealt(call) == dealt(BY_IMAGES)
+    tensors = tensors_of(PROBLEM, data="wide")
+    made, _ = run(call, tensors, mask=ONLY_WEIGHT)
+    want = reference_gradients(call, **tensors, mask=ONLY_WEIGHT)
+    assert_same_bits(made["grad_weight"], want["grad_weight"])
 
 
 LINE = ConvProblem((3, 20, 50), (24, 20, 3), 1, 1)
@@ -126,19 +149,19 @@ def test_strips_of_several_rows_are_reduced_one_after_the_other():
     tasks = planned(replace(WHOLE, strip_w=8), STRIPPED[0]).schedule("grad_weight").tasks
     assert tasks.ranges_of_image == [(0, 32), (32, 32), (64, 20)]
     # Columns 16 to 20 of all rows, and under three columns of taps those from 15 on: 21 is padding.
-    run = tasks.part(0, tasks.whole)[2][2][1:]
+    run = segments_of(tasks, 0, tasks.whole)[2][2][1:]
     assert tasks.left_place(run) == (slice(0, 4), slice(16, 21))
     assert tasks.tile(run, tasks.column_blocks[0].box)[2:4] == (slice(0, 4), slice(15, 21))
     # Two rows a part, three strips each.
     rows = planned(replace(BY_ROWS, strip_w=8), STRIPPED[0]).schedule("grad_weight").tasks
-    assert [run[1:] for _, _, run in rows.part(0, 1) if not run[0]] == [(16, 16), (48, 16), (74, 10)]
+    assert [run[1:] for _, _, run in segments_of(rows, 0, 1) if not run[0]] == [(16, 16), (48, 16), (74, 10)]
 
 
 def test_a_run_inside_a_strip_takes_the_rows_that_it_touches():
     # 9 rows in strips of 5: 16 pixels are 3 rows and one pixel, the next ones begin at pixel 16, in row 3.
     tiling = replace(WHOLE, strip_w=5, step_ka=1, step_kb=1)
     tasks = planned(tiling, ConvProblem((1, 16, 9, 12), (16, 16, 1, 1))).schedule("grad_weight").tasks
-    first, second, *_ = [run[1:] for _, _, run in tasks.part(0, tasks.whole)]
+    first, second, *_ = [run[1:] for _, _, run in segments_of(tasks, 0, tasks.whole)]
     assert (first, second) == ((0, 16), (16, 16))
     assert tasks.left_tiles(np.array([first, second])).tolist() == [[0, 20], [15, 20]]
     assert tasks.left_place((15, 20)) == (slice(3, 7), slice(0, 5))

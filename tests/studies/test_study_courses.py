@@ -1,11 +1,16 @@
-"""Is how a gradient runs under two plans told as it is, and do its stages and causes add up exactly?"""
+"""Is how a gradient runs under two plans, one's own too, told in numbers that add up?"""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.report.page.charts import Curve, held
+from ascendsim import ConvProblem, Tiling, estimate, load_profile
+from ascendsim.cli import main
+from ascendsim.report.page.charts import figure_of
+from ascendsim.report.page.records import Curve, Held
+from ascendsim.report.studies.beside import beside_record, beside_sentence, beside_tables
 from ascendsim.report.studies.tiling import (
     buffers_picture,
     buffers_table,
@@ -19,9 +24,12 @@ from ascendsim.report.studies.tiling import (
     tiling_tables,
 )
 from ascendsim.studies.engine.run import Budget, Engine, Store
-from ascendsim.studies.tuning.records import BufferUse, Course, Part, TilingQuestion
-from ascendsim.studies.tuning.study import byte_cycles, course_of, held_curve, study_tiling
+from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, TilingQuestion
+from ascendsim.studies.tuning.study import byte_cycles, course_of, held_curve, set_beside, study_tiling
 from ascendsim.studies.tuning.tune import waits_of
+from ascendsim.timing.times import bytes_by_pipe
+
+# --- Is how a gradient runs under two plans told as it is, and do its stages and causes add up exactly?
 
 LAYER = ConvProblem((4, 64, 14, 14), (64, 64, 3, 3), padding=1)
 # Cores apart, on 910_95 with nests of the operators, and cores with both units.
@@ -95,8 +103,18 @@ def test_byte_cycles_and_curves_are_means():
 USE = BufferUse("L1", 400, 200, (("A1", 2, 64), ("B1", 1, 72)), 150, 37.5, (0.0, 100.0))
 COURSE = Course(
     "warm",
-    (Part("entry", 10, 10), Part("fill", 5, 7), Part("steady", 80, 60), Part("drain", 3, 3)),
-    (Part("M busy", 60, 40), Part("entry", 10, 10), Part("MTE2 busy", 20, 30), Part("flag to M", 8, 0)),
+    (
+        CyclesPart("entry", 10, 10),
+        CyclesPart("fill", 5, 7),
+        CyclesPart("steady", 80, 60),
+        CyclesPart("drain", 3, 3),
+    ),
+    (
+        CyclesPart("M busy", 60, 40),
+        CyclesPart("entry", 10, 10),
+        CyclesPart("MTE2 busy", 20, 30),
+        CyclesPart("flag to M", 8, 0),
+    ),
     98,
     (USE,),
     (replace(USE, reserved_bytes=400, curve=(400.0, 0.0)),),
@@ -118,7 +136,7 @@ def test_stages_stand_side_by_side_with_their_sums():
 
 
 def test_a_part_that_one_start_lacks_is_0_there():
-    other = replace(COURSE, start="cold", stages=(*COURSE.stages, Part("other kernels", 0, 9)))
+    other = replace(COURSE, start="cold", stages=(*COURSE.stages, CyclesPart("other kernels", 0, 9)))
     table = stages_table([COURSE, other])
     assert table.headings[-2:] == ("other kernels", "all cycles")
     assert [row[-2:] for row in table.rows] == [
@@ -151,28 +169,27 @@ def test_buffers_are_listed_plan_beside_plan():
 
 
 def test_a_panel_is_as_high_as_the_buffer_and_filled_up_to_what_is_held():
-    # Two panels of (720 - 60 - 2 x 16) / 2 = 314, from 60 and from 390, feet at 30 + 56 = 86: half the time
-    # nothing, then a quarter of 400 bytes, 14 of 56 high; what is reserved is half way up, at 58.
-    svg = held([Curve("L1", "usual", (0.0, 100.0), 200, 400)], ["usual", "best"], 98)
-    assert 'points="60.0,86.0 60.0,86.0 217.0,86.0 217.0,72.0 374.0,72.0 374.0,86.0"' in svg
-    assert '<line class="reserved" x1="60.0" y1="58.0" x2="374.0" y2="58.0"/>' in svg
-    assert "usual, L1: 200 of 400 bytes reserved" in svg
-    assert svg.count("<polyline") == 1
+    both = (Curve("L1", "usual", (0.0, 100.0), 200, 400), Curve("L1", "best", (400.0,), 400, 400))
+    first, second = figure_of(Held(both, 98)).axes
+    assert (first.get_xlim(), first.get_ylim()) == ((0, 98), (0, 400))
+    (held,) = first.patches
+    assert (list(held.get_data().values), list(held.get_data().edges)) == ([0, 100], [0, 49, 98])
+    assert list(first.lines[0].get_ydata()) == [200, 200]
+    assert (first.get_title("left"), second.get_title("left"), first.get_ylabel()) == ("usual", "best", "L1")
 
 
-def test_both_plans_have_a_panel_for_each_buffer_on_one_scale_of_time():
+def test_the_picture_has_a_panel_for_each_buffer_and_plan():
     picture = buffers_picture(COURSE)
-    assert picture.svg.count("<polyline") == 2
+    assert [(curve.row, curve.column) for curve in picture.chart.curves] == [("L1", "usual"), ("L1", "best")]
     assert "98 cycles" in picture.caption
 
 
 def test_a_picture_of_paths_tells_few_causes_apart_and_draws_all_cycles():
-    many = tuple(Part(f"cause {at}", 10 + at, 10) for at in range(20))
-    svg = paths_picture([replace(COURSE, path=many)]).svg
+    many = tuple(CyclesPart(f"cause {at}", 10 + at, 10) for at in range(20))
+    usual, _ = paths_picture([replace(COURSE, path=many)]).chart.stacks
     # Of 20 causes the 6 largest, 29 to 24; the others are 10 + ... + 23 = 231.
-    assert "<title>usual, L2 warm, cause 19: 29 cycles</title>" in svg
-    assert "cause 13" not in svg
-    assert "<title>usual, L2 warm, other causes: 231 cycles</title>" in svg
+    largest = tuple((f"cause {at}", 10 + at) for at in range(19, 13, -1))
+    assert (usual.label, usual.parts) == ("usual, L2 warm", (*largest, ("other causes", 231)))
 
 
 # ---- The study
@@ -199,7 +216,7 @@ def test_the_terminal_shows_stages_of_every_start_and_the_paths_of_one(answer):
 
 def test_the_page_has_all_paths_and_a_picture_of_the_buffers_for_every_start(answer):
     found, _ = answer
-    sections = {section.title: section for section in tiling_page(found, {}).sections}
+    sections = {section.title: section for section in tiling_page(found).sections}
     starts = len(found.question.starts)
     assert len(sections["The critical paths"].tables) == starts
     assert len(sections["What the buffers hold"].pictures) == starts
@@ -221,9 +238,9 @@ def test_where_no_plan_beats_the_usual_one_it_is_shown_once(answer):
     assert not any("the best came from" in note for note in notes(kept))
     assert any("the best came from" in note for note in notes(found))
     # Nor does the page draw it twice, or call it both.
-    for section in tiling_page(kept, {}).sections:
+    for section in tiling_page(kept).sections:
         for picture in section.pictures:
-            assert "best" not in picture.svg
+            assert "best" not in str(picture.chart)
             assert "both" not in picture.caption
         for table in section.tables:
             assert "best" not in {*table.headings, *(cell for row in table.rows for cell in row)}
@@ -236,3 +253,94 @@ def test_the_record_has_all_of_it_but_the_curves(answer):
             assert [sum(pair) for pair in zip(*parts.values(), strict=True)] == [waits.before, waits.after]
         assert {row["plan"] for row in said["buffers"]} == {"usual", "best"}
         assert "curve" not in said["buffers"][0]
+
+
+# --- Is a plan of one's own set beside the usual one, with all that differs, in numbers that add up? ---
+
+BESIDE_LAYER = ConvProblem((2, 64, 14, 14), (64, 64, 3, 3), 1, 1)
+OWN = Path(__file__).parents[2] / "examples" / "04_your_own_schedule.py"
+WORDS = ("study", "tiling", "s3b1_3x3", "--l2-start", "warm")
+
+
+def question(gradient="grad_input", starts=("warm", "cold"), margin=0.0):
+    return TilingQuestion("a layer", "910B2", BESIDE_LAYER, gradient, starts=starts, margin=margin)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A part of a plan of grad_input, and one of a single layer."""
+    path = tmp_path / "mine.toml"
+    path.write_text("[grad_input]\nbase_m = 64\n[s3b2_3x3.grad_input]\nbase_m = 32\n")
+    return path
+
+
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_every_group_of_cycles_adds_up_and_both_sides_are_those_of_estimates(gradient):
+    given = {"base_m": 32, "base_n": 32}
+    record = beside_record(set_beside(question(gradient), given))
+    mask = (gradient == "grad_input", gradient == "grad_weight", False)
+    for at, own in enumerate(({}, {"tiling": {gradient: given}})):
+        for started in record["starts"]:
+            call = {"product": "910B2", "output_mask": mask, "l2_start": started["l2_start"]}
+            kernels = [
+                k for k in estimate(BESIDE_LAYER, **call, **own).kernels if k.kernel.op_type != "TransData"
+            ]
+            [product] = [kernel for kernel in kernels if kernel.name == gradient]
+            assert started["cycles"][at] == sum(kernel.cycles for kernel in kernels)
+            assert started["times_us"][at] == sum(kernel.time_us for kernel in kernels)
+            for parts in ("stages", "M"):
+                assert sum(sides[at] for sides in started[parts].values()) == started["cycles"][at]
+            moved = {name: sides[at] for name, sides in started["bytes"].items()}
+            assert moved["MTE2"] == product.bytes["l2_read"]
+            assert moved.get("FIX", 0) + moved.get("MTE3", 0) == product.bytes["l2_write"]
+            assert moved.get("from memory", 0) == product.bytes["memory_read"]
+
+
+def test_bytes_of_mte1_are_those_of_the_tiles_that_it_fills():
+    # 16 x 16 pixels of 16 channels, 1 x 1 taps, one base block: one tile of 256 x 16 and one of 16 x 16, of
+    # 2 bytes an element.
+    one = ConvProblem((1, 16, 16, 16), (16, 16, 1, 1))
+    result = estimate(one, product="910B2", output_mask=(True, False, False), tiling=Tiling(256, 16, 16))
+    [product] = [kernel for kernel in result.kernels if kernel.plan]
+    assert bytes_by_pipe(product.kernel, load_profile("910B2"))["MTE1"] == 2 * (256 * 16 + 16 * 16)
+
+
+def test_fields_that_are_alike_are_left_out():
+    plans, *cycles = beside_tables(set_beside(question(starts=("warm",)), {"base_m": 32}))
+    told = {row[0]: row[1:] for row in plans.rows}
+    assert told["base_m"][1] == "32"
+    assert told["chosen by"] == ("product", "user, rest product")
+    assert "base_k" not in told
+    assert len(cycles) == 1
+
+
+def test_the_sentence_says_what_the_plan_costs_and_whether_the_model_can_tell():
+    found = set_beside(question(starts=("warm",)), {"base_m": 16, "base_n": 16})
+    assert "the given plan costs " in beside_sentence(found)
+    wide = set_beside(question(starts=("warm",), margin=1e9), {"base_m": 16, "base_n": 16})
+    assert "the model's own error" in beside_sentence(wide)
+    usual = estimate(BESIDE_LAYER, product="910B2", output_mask=(True, False, False)).plans["grad_input"]
+    assert beside_sentence(set_beside(question(), usual)).endswith("the given plan is the usual one.")
+
+
+def test_the_command_takes_a_file_and_a_nest_of_ones_own(file, tmp_path, capsys):
+    assert main([*WORDS, "--plan", str(file), "--schedule", f"{OWN}:WeightsStay", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["given"]["schedule"], record["given"]["base_m"]) == ("weights_stay", 64)
+    assert record["usual"]["chosen_by"] == "product"
+    assert main([*WORDS, "--plan", str(file), "--out", str(tmp_path)]) == 0
+    assert "What differs in the plan" in capsys.readouterr().out
+    assert "bytes by MTE2" in (tmp_path / "study.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--gradient", "weight"), "has no plan of grad_weight for s3b1_3x3 (but of grad_input)"),
+        (("--write-plan", "x.toml"), "--write-plan is of plans that are searched"),
+        (("--product", "910B", "--product", "910_95"), "and 2 calls (of layers and products) are asked for"),
+        (("--schedule", "wgrad"), "which makes grad_weight"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(refusal, file, words, message):
+    assert message in refusal(*WORDS, "--plan", str(file), *words)

@@ -2,6 +2,8 @@
 
 import math
 
+import gfloat
+import gfloat.formats
 import ml_dtypes
 import numpy as np
 import pytest
@@ -85,31 +87,125 @@ def test_blocks_lie_along_the_reduction_of_each_gradient(gradient, transposed, a
         # One large value takes from the others of its block what is below their common step; 2^-10 is.
         tensors[name] = np.full(getattr(problem, name), 2.0**-10)
         tensors[name][0, 0, 0, 0] = 2.0**8
-    for made, axis in zip(operands_of(problem, tensors, Math("mx(e4m3)"), gradient), axes, strict=True):
+    for made, axis in zip(operands_of(problem, tensors, Math("mxfp8_e4m3"), gradient), axes, strict=True):
         lost = np.argwhere(made == 0)
         assert np.flatnonzero(lost.any(axis=0)).tolist() == [axis]
         assert len(lost) == made.shape[axis] - 1
 
 
+# Of each element's format by its standard: another library's type, largest exponent, largest value. MXINT8
+# has no such type: whole numbers in steps of 2^-6.
+MX_ELEMENTS = {
+    "mxfp4": (ml_dtypes.float4_e2m1fn, 2, 6.0),
+    "mxfp6_e2m3": (ml_dtypes.float6_e2m3fn, 2, 7.5),
+    "mxfp6_e3m2": (ml_dtypes.float6_e3m2fn, 4, 28.0),
+    "mxfp8_e4m3": (ml_dtypes.float8_e4m3fn, 8, 448.0),
+    "mxfp8_e5m2": (ml_dtypes.float8_e5m2, 15, 57344.0),
+    "mxint8": (None, 0, 127 / 64),
+}
+
+
+def mx_encoded(blocks, name):
+    """Encode float32 blocks (n, 32) by the standard's steps, in types of another library; decode them."""
+    element, top, largest = MX_ELEMENTS[name]
+    # The exponent stands in the bits of a float32 with the bias of the scale's code: 0 of a subnormal makes
+    # the least code, 255 of Inf and NaN stays.
+    exponents = np.abs(blocks).max(axis=1).view(np.int32) >> 23
+    codes = np.where(exponents == 255, 255, np.maximum(exponents - top, 0)).astype(np.uint8)
+    scales = codes.view(ml_dtypes.float8_e8m0fnu).astype(np.float64)[:, None]
+    # Exact, or so far below the smallest element that it is zero: float32 to be cast from.
+    private = np.clip((blocks.astype(np.float64) / scales).astype(np.float32), -largest, largest)
+    if element is None:
+        whole = np.rint(np.nan_to_num(private) * 64).astype(np.int8)
+        held = whole.astype(np.float64) / 64
+    else:
+        held = np.nan_to_num(private).astype(element).astype(np.float64)
+    return (held * scales).astype(np.float32)
+
+
+def mx_blocks(count, seed=0):
+    """Return float32 blocks: bit patterns of any kind, values near each other, ties and clamped ones."""
+    rng = np.random.default_rng(seed)
+    kind = count // 4
+    bits = rng.integers(0, 1 << 32, (kind, 32), dtype=np.uint64).astype(np.uint32).view(np.float32)
+    near = rng.standard_normal((kind, 32)) * 2.0 ** rng.integers(-149, 120, (kind, 1))
+    # Sixteen steps to a binade: ties of all formats with three fraction bits or fewer.
+    ties = rng.integers(-1023, 1024, (kind, 32)) * 2.0 ** rng.integers(-149, 115, (kind, 1))
+    wide = rng.standard_normal((count - 3 * kind, 32))
+    wide *= 2.0 ** rng.integers(-20, 20, wide.shape)
+    return np.concatenate([bits, *(one.astype(np.float32) for one in (near, ties, wide))])
+
+
+@pytest.mark.parametrize("name", MX_ELEMENTS)
+def test_a_format_of_mx_is_that_of_its_standard_block_by_block(name):
+    blocks = mx_blocks(20_000)
+    with np.errstate(all="ignore"):
+        want = mx_encoded(blocks, name)
+        got = quantise(blocks.astype(np.float64), format_of(name), axis=1)
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    kept = ~np.isnan(want)
+    # A bit pattern in 256 is Inf or NaN: of a quarter of the blocks, 1 - (255/256)^32 = 12 % have one.
+    assert np.mean(kept) == pytest.approx(1 - 0.118 / 4, abs=0.005)
+    assert np.array_equal(got[kept].view(np.uint32), want[kept].view(np.uint32))
+
+
+@pytest.mark.parametrize("name", MX_ELEMENTS)
+def test_a_format_of_mx_holds_the_values_of_another_table(name):
+    # Every code of gfloat's table that is finite. One value in the top binade fixes the scale at 1.
+    table = gfloat.decode_ndarray(
+        getattr(gfloat.formats, f"format_info_{name if name != 'mxfp4' else 'mxfp4_e2m1'}").etype,
+        np.arange(1 << (4 if name == "mxfp4" else 6 if "fp6" in name else 8)),
+    )
+    # -2 of MXINT8 is a code that an encoder may leave unused.
+    _, top, largest = MX_ELEMENTS[name]
+    values = table[np.isfinite(table) & (np.abs(table) <= largest)]
+    blocks = np.full((len(values), 32), 2.0**top)
+    blocks[:, 1] = values
+    assert np.array_equal(quantise(blocks, format_of(name), axis=1), blocks)
+    # Between two neighbours lies nothing: the middle goes to one of them.
+    ordered = np.unique(values)
+    blocks = np.full((len(ordered) - 1, 32), 2.0**top)
+    blocks[:, 1] = (ordered[1:] + ordered[:-1]) / 2
+    made = quantise(blocks, format_of(name), axis=1)[:, 1]
+    assert np.all((made == ordered[1:]) | (made == ordered[:-1]))
+
+
+def test_a_block_of_mxfp4_by_hand():
+    # Elements of e2m1: 0, 0.5, 1, 1.5, 2, 3, 4, 6. The largest, 6 = 1.5 * 2^2, makes the scale 2^(2 - 2).
+    block = np.array([6, 5, 4, 3, 2, 1.5, 1, 0.5, 0.25, -0.25])
+    # Ties: 5 between 4 and 6 goes to 4, whose fraction is even; 0.25 to 0.
+    assert quantise(block, format_of("MXFP4")).tolist() == [6, 4, 4, 3, 2, 1.5, 1, 0.5, 0, 0]
+
+
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan, 2.0**128])
+def test_what_no_scale_holds_makes_its_block_of_mx_nan_and_no_other(special):
+    values = np.ones(64)
+    values[3] = special
+    for name in MX_ELEMENTS:
+        made = quantise(values, format_of(name))
+        assert np.isnan(made[:32]).all()
+        assert np.array_equal(made[32:], values[32:])
+
+
 def test_blocks_of_32_share_a_scale_along_the_reduction():
-    # In e4m3 a block whose largest value is 2^8 has the scale 2^(8 - 7), and so a smallest step of 2^-8.
-    fmt = format_of("mx(e4m3)")
+    # A block of mxfp8_e4m3 whose largest value is 2^8 has the scale 2^(8 - 8), so a smallest step of 2^-9.
+    fmt = format_of("mxfp8_e4m3")
     values = np.zeros((2, 64))
-    values[0, 0], values[0, 1], values[0, 32] = 2.0**8, 2.0**-10, 2.0**-10
+    values[0, 0], values[0, 1], values[0, 32] = 2.0**8, 2.0**-11, 2.0**-11
     got = quantise(values, fmt, axis=1)
     assert got[0, 0] == 2.0**8
     assert got[0, 1] == 0.0  # a quarter of that step
-    assert got[0, 32] == 2.0**-10  # another block
+    assert got[0, 32] == 2.0**-11  # another block
     # Along the other axis each column is a block of its own.
-    assert quantise(values, fmt, axis=0)[0, 1] == 2.0**-10
+    assert quantise(values, fmt, axis=0)[0, 1] == 2.0**-11
     # The last block may be short.
     assert quantise(values[:, :40], fmt, axis=1).shape == (2, 40)
 
 
 def test_a_shared_scale_saturates_and_a_free_format_overflows():
-    # 1.99 * 2^7 rounds to 2 * 2^7, beyond the largest value 1.875 * 2^7 of e4m3.
-    value = np.array([1.99 * 2.0**7])
-    assert quantise(value, format_of("mx(e4m3)")).item() == 1.875 * 2.0**7
+    # 1.99 * 2^8 is beyond 448 = 1.75 * 2^8, the largest of float8_e4m3fn, at the scale 1.
+    value = np.array([1.99 * 2.0**8])
+    assert quantise(value, format_of("mxfp8_e4m3")).item() == 448.0
     assert math.isinf(quantise(value, format_of("e4m3")).item())
     assert math.isnan(quantise(np.array([500.0]), format_of("float8_e4m3fn"), rounding="stochastic").item())
 
@@ -139,7 +235,8 @@ def test_stochastic_rounding_keeps_what_the_format_holds_and_repeats_by_its_seed
     [
         ("e9m2", ConfigError, "E must be in 2..8 and M in 0..23"),
         ("e4m24", ConfigError, "E must be in 2..8 and M in 0..23"),
-        ("mx(mx(e4m3))", ConfigError, "a scale goes over eEmM or a product's format"),
+        ("mx(e4m3)", ConfigError, "the formats of OCP MX v1.0 are mxfp4, mxfp6_e2m3"),
+        ("scaled(mxfp4)", ConfigError, "a scale goes over eEmM or a product's format"),
         ("scaled(hifloat8)", ConfigError, "a scale goes over eEmM or a product's format"),
         ("float61", UnsupportedError, "float61"),
     ],

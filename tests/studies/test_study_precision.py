@@ -10,10 +10,10 @@ import pytest
 from ascendsim.cli import main
 from ascendsim.errors import AscendSimError, ConfigError, UnsupportedError
 from ascendsim.profile import load_profile
-from ascendsim.studies.modes.choice import Case, Drawn
+from ascendsim.studies.modes.choice import ConvCase, SyntheticTensors
 from ascendsim.studies.modes.measure import Axes, PrecisionPoint, case_errors
 from ascendsim.studies.modes.measure import answer as answer_of
-from tests.precision.test_mode_errors import PROBLEM
+from tests.precision.test_modes import PROBLEM
 
 SMALL = ("--input", "1,16,6,6", "--weight", "16,16,3,3", "--padding", "1", "--mask", "input,bias")
 ONE_MODEL = ("--accumulation", "default")
@@ -190,7 +190,8 @@ def test_data_and_files_exclude_each_other(tmp_path, capsys):
 def point():
     axes = Axes(load_profile("910B"), ("float16",), (0,))
     return PrecisionPoint(
-        axes, Case("a", PROBLEM, (False, False, True), 1, "normal", Drawn(PROBLEM, "normal", 0))
+        axes,
+        ConvCase("a", PROBLEM, (False, False, True), 1, "normal", SyntheticTensors(PROBLEM, "normal", 0)),
     )
 
 

@@ -423,7 +423,7 @@ def test_a_margin_is_a_percentage(refusal, percent):
 
 def test_the_page_has_the_sentence_and_the_waits(found):
     answer, _ = found
-    page = tiling_page(answer, {})
+    page = tiling_page(answer)
     assert page.answer == tiling_sentence(answer)
     assert len(page.sections[1].tables) == len(answer.question.starts)
 

@@ -1,7 +1,7 @@
 """Does the engine as plain Python, every index checked, give what SimPy gives?
 
 The compiled engine is these very functions. Run as they are they are slow, but need no compiler: so a changed
-line is noticed here (`test_engine_mutations.py`), and so is an index beyond a table, or before its begin.
+line is noticed here (`test_timing_mutations.py`), and so is an index beyond a table, or before its begin.
 """
 
 import random
@@ -23,10 +23,9 @@ from ascendsim.timing import kernel as door
 from ascendsim.timing.fast import phase
 from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.timeline import times_of
-from tests.helpers.both_engines import assert_same_spans
-from tests.helpers.engine_samples import MATMULS, matmul_kernels, random_call
-from tests.helpers.fake_machine import Fake, FakeProfile, X, Y, kernel, program, read
-from tests.helpers.nests import TOY, both_of, nest_kernel
+from tests.helpers.both_engines import MATMULS, assert_same_spans, matmul_kernels, random_call
+from tests.helpers.conv_cases import TOY, both_of, nest_kernel
+from tests.helpers.toy_machines import Fake, FakeProfile, X, Y, kernel, program, read
 from tests.timing.test_timing import profiles, programs
 
 PLAIN = FakeProfile()

@@ -1,4 +1,4 @@
-"""Do both engines give the same cycles, bytes, waits, spans and order of arrivals, on all that is timed?"""
+"""Do both engines give the same cycles, bytes, waits, spans, order of arrivals, and end at a bound?"""
 
 import os
 import random
@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, StoppedError
+from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.options.asked import planned_call
+from ascendsim.ops.options.call import options_of
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.studies.engine.measure import measure
+from ascendsim.studies.engine.point import StudyPoint
+from ascendsim.timing.fast import phase
+from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.kernel import ENGINES, measure_kernel, time_kernel
-from ascendsim.timing.timeline import times_of
+from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, arrivals, times_of
 from ascendsim.workloads import load_workload
-from tests.helpers.engine_samples import (
+from tests.helpers.both_engines import (
     MATMULS,
     PRODUCTS,
     assert_engines_agree,
@@ -23,8 +31,12 @@ from tests.helpers.engine_samples import (
     random_matmul,
     random_tiling,
 )
-from tests.helpers.fake_machine import Fake, FakeProfile, kernel, program
-from tests.helpers.nests import TOY, both_of, nest_kernel
+from tests.helpers.conv_cases import TOY, both_of, nest_kernel
+from tests.helpers.toy_machines import Fake, FakeProfile, kernel, program
+
+# -------------------------------------------------------------------------------------------------------
+# Do both engines give the same cycles, bytes, waits, spans and order of arrivals, on all that is timed?
+# -------------------------------------------------------------------------------------------------------
 
 LAYERS = [layer.name for layer in load_workload("resnet50").layers]
 # A stride and a large kernel; rows of few pixels; 1x1; many channels.
@@ -171,7 +183,7 @@ def test_many_random_tilings(seed):
 
 CHECKED = """
 import random
-from tests.helpers.engine_samples import MATMULS, assert_engines_agree, matmul_kernels, random_call
+from tests.helpers.both_engines import MATMULS, assert_engines_agree, matmul_kernels, random_call
 from ascendsim import load_profile
 for seed in range(6):
     kernels, profile, start = random_call(random.Random(seed))
@@ -191,3 +203,123 @@ def test_with_every_index_checked_the_compiled_engine_says_the_same():
         [sys.executable, "-c", CHECKED], env=environment, cwd=root, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, "checked\n"), done.stderr[-2000:]
+
+
+# --- Do the instructions of a timed kernel arrive in the order in which they leave their pipes? --------
+
+A, B, C = (Core("vector", index) for index in range(3))
+
+
+def arrived(*phases):
+    """The order in each phase; a phase is a list of (cores of one timeline, cycles in which they end).
+
+    Results show long after the end, the later the earlier that was: they must not matter.
+    """
+    timed = tuple(
+        PhaseTimeline("p", 0, 0, tuple(_spans(cores, ends) for cores, ends in phase)) for phase in phases
+    )
+    made = tuple(
+        Phase("p", tuple(CoreWork(core, 0, program) for cores, _ in phase for core in cores))
+        for phase in phases
+    )
+    return arrivals(Kernel("k", made, {}, math=None), Timeline("k", 0, timed, {}))
+
+
+def _spans(cores, ends):
+    done = [1000 - end for end in ends]
+    return CoreTimeline(cores, program(), [], [], ends, done)
+
+
+def test_who_leaves_its_pipe_first_arrives_first():
+    assert arrived([((A,), [5, 9]), ((B,), [7, 8])]) == [[(A, 0), (B, 0), (B, 1), (A, 1)]]
+
+
+def test_program_order_is_not_arrival_order():
+    # Two pipes: the second instruction is the quicker one.
+    assert arrived([((A,), [9, 4])]) == [[(A, 1), (A, 0)]]
+
+
+def test_ties_go_by_core_and_then_by_program_order():
+    assert arrived([((A,), [5, 5]), ((B,), [5, 4])]) == [[(B, 1), (A, 0), (A, 1), (B, 0)]]
+
+
+def test_the_order_of_cores_is_that_of_the_kernel_and_not_of_their_numbers():
+    assert arrived([((C,), [5]), ((A,), [5])]) == [[(C, 0), (A, 0)]]
+
+
+def test_cores_that_were_folded_arrive_one_by_one():
+    assert arrived([((A, C), [5, 6]), ((B,), [5])]) == [[(A, 0), (C, 0), (B, 0), (A, 1), (C, 1)]]
+
+
+def test_phases_stay_apart():
+    # The second phase begins after the first, so its cycles are never compared with it.
+    assert arrived([((A,), [50])], [((B,), [60]), ((A,), [55])]) == [[(A, 0)], [(A, 0), (B, 0)]]
+    assert arrived([]) == [[]]
+
+
+# --- Does an estimate stop at its bound, and equal the one without a bound below it? -------------------
+
+LAYER = ConvProblem((2, 32, 14, 14), (32, 32, 3, 3), padding=1)
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    """The kernels of a call: of one phase and of several, with and without vector cores."""
+    options = options_of("estimate", {"product": "910B2"})
+    decision, call = planned_call(LAYER, options)
+    return lower(call, decision.wanted).kernels, options.profile
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_kernel_is_equal_at_its_cycles_and_stopped_a_cycle_below(kernels, engine):
+    each, profile = kernels
+    for each_kernel in each:
+        free = measure_kernel(each_kernel, profile, engine=engine)
+        assert measure_kernel(each_kernel, profile, engine=engine, stop_above=free.cycles) == free
+        for bound in (free.cycles - 1, free.cycles // 2, 0):
+            with pytest.raises(
+                StoppedError, match=f"kernel {each_kernel.name}: .* pass {bound:,}, the bound"
+            ):
+                measure_kernel(each_kernel, profile, engine=engine, stop_above=bound)
+
+
+def test_the_compiled_engine_stops_on_its_way(kernels, monkeypatch):
+    each, profile = kernels
+    answers, run = [], phase.ENGINE
+    monkeypatch.setattr(phase, "ENGINE", lambda *given: answers.append(run(*given)) or answers[-1])
+    for each_kernel in each:
+        begin = measure_kernel(each_kernel, profile).entry_cycles
+        # Of transfers that nobody can slow down no event tells that the bound is passed.
+        with pytest.raises(StoppedError):
+            measure_kernel(each_kernel, profile, stop_above=begin + 1)
+        assert answers[-1] == f.STOPPED
+
+
+@pytest.mark.parametrize("engine", [None, "simpy"])
+def test_a_call_stops_where_all_of_its_kernels_together_pass_the_bound(engine):
+    free = estimate(LAYER, engine=engine)
+    assert estimate(LAYER, engine=engine, stop_above=free.cycles) == free
+    # The bound that is told is the caller's, not what the kernels before have left of it.
+    told = f"kernel {free.kernels[-1].name}: with it the cycles pass {free.cycles - 1:,}, the bound"
+    with pytest.raises(StoppedError, match=told):
+        estimate(LAYER, engine=engine, stop_above=free.cycles - 1)
+    with pytest.raises(StoppedError, match=f"kernel {free.kernels[0].name}: with it the cycles pass 0, the"):
+        estimate(LAYER, engine=engine, stop_above=0)
+
+
+@pytest.mark.parametrize("bound", [-1, 1.5, "many"])
+def test_a_bound_is_a_number_of_cycles(bound):
+    with pytest.raises(ConfigError, match=r"stop_above is .*; it must be 0 or more cycles, or None"):
+        estimate(LAYER, stop_above=bound)
+
+
+def test_a_point_keeps_that_it_is_slower_than_its_bound_under_a_key_of_its_own():
+    free = StudyPoint(LAYER, "910B2")
+    cycles = measure(free).cycles
+    within, beyond = (StudyPoint(LAYER, "910B2", stop_above=bound) for bound in (cycles, cycles - 1))
+    assert measure(within).text == measure(free).text
+    answer = measure(beyond)
+    assert answer.stopped
+    assert answer.reason == "slower than its bound"
+    assert not measure(free).stopped
+    assert len({free.key, within.key, beyond.key}) == 3

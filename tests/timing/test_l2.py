@@ -12,8 +12,8 @@ from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.l2.account import account, left_by
-from ascendsim.timing.l2.phase import HIT, Outcome
-from tests.helpers.fake_machine import Fake, FakeProfile, kernel, program
+from ascendsim.timing.l2.phase import HIT, L2Outcome
+from tests.helpers.toy_machines import Fake, FakeProfile, kernel, program
 
 A = GmTensor("a", (1000,), "float16", 2)  # 2000 bytes
 B = GmTensor("b", (500,), "float16", 2)  # 1000 bytes
@@ -177,7 +177,7 @@ def test_the_kernels_of_a_call_know_each_others_tensors():
 
 
 def test_the_example_of_an_outcome():
-    # As the docstring of `Outcome` tells it: four equal cores; 2000 dirty bytes and 4000 + 4000 in 8000.
+    # As the docstring of `L2Outcome` tells it: four equal cores; 2000 dirty bytes and 4000 + 4000 in 8000.
     one, four = (GmTensor(name, (2000,), "float16", 2) for name in "pq")
     rows = program(read(one, 4000, 0), read(one, 4000, 0), read(four, 1000, 0))
     made = account(
@@ -189,9 +189,9 @@ def test_the_example_of_an_outcome():
     ((outcomes,),) = made.outcomes
     # Where nobody loses by reading together it is left out only of kernels that fit.
     assert outcomes == {
-        0: Outcome(Fraction(1, 4), pushed, readers=4, together=1),
-        1: Outcome(0, pushed, together=1),
-        2: Outcome(1, pushed),
+        0: L2Outcome(Fraction(1, 4), pushed, readers=4, together=1),
+        1: L2Outcome(0, pushed, together=1),
+        2: L2Outcome(1, pushed),
     }
     assert memory(made) == (8000, 2000)
 
@@ -207,7 +207,7 @@ def test_what_several_cores_miss_at_one_time_crosses_the_link_for_each_of_them(m
     found = account(made, profile, "cold")
     assert memory(found) == (4000 * times, 0)
     # Each core waits for all of it whatever crosses.
-    assert found.outcomes[0][0][0] == Outcome(Fraction(1, 3), readers=3, together=1)
+    assert found.outcomes[0][0][0] == L2Outcome(Fraction(1, 3), readers=3, together=1)
     timed = time_kernel(made, profile, l2_start="cold")
     # The link has 10 bytes a cycle, a core's own path too, by which the second read takes 400 cycles.
     assert 400 * times + 400 <= timed.cycles <= 400 * times + 402
@@ -313,7 +313,7 @@ def test_reads_push_out_dirty_bytes_and_carry_them():
     rows = [write(W, 1000, 0), read(A, 1500, 0), read(A, 1500, 0)]
     made = accounted([rows], l2_bytes=2000, l2_start="cold")
     assert memory(made) == (1500, 500)
-    assert made.outcomes == (({1: Outcome(1, Fraction(1, 6), 1), 2: Outcome(0, Fraction(1, 6))},),)
+    assert made.outcomes == (({1: L2Outcome(1, Fraction(1, 6), 1), 2: L2Outcome(0, Fraction(1, 6))},),)
 
 
 def test_writes_carry_what_they_push_out_where_more_is_written_than_read():

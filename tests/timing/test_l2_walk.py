@@ -1,5 +1,6 @@
-"""Is the compiled walk the slow one of `oracles_l2`, number for number?"""
+"""Is the compiled walk of L2 the slow one, over the slices that the instructions name?"""
 
+import random
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,12 +13,20 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import GmTensor
-from ascendsim.timing.l2.account import account, account_of_lanes, left_by
-from ascendsim.timing.l2.phase import HIT, Lane, PhaseLanes, lanes_of
+from ascendsim.timing.fast import phase as fast
+from ascendsim.timing.fast.forms import FormBook
+from ascendsim.timing.fast.programs import PhaseRows
+from ascendsim.timing.kernel import measure_kernel
+from ascendsim.timing.l2.account import account, account_of_lanes, asks_for_slices, left_by
+from ascendsim.timing.l2.phase import HIT, Lane, PhaseLanes, comparable, lanes_of
 from ascendsim.timing.l2.slices import share_of
 from ascendsim.timing.times import CostBook
 from tests.helpers import oracles_l2
-from tests.helpers.fake_machine import Fake, FakeProfile, kernel, program
+from tests.helpers.both_engines import PRODUCTS, random_call, random_matmul, random_tiling, random_times
+from tests.helpers.toy_machines import Fake, FakeProfile, kernel, program
+from tests.timing.test_engines import SMALL_PROBLEMS
+
+# --- Is the compiled walk the slow one of `oracles_l2`, number for number? -----------------------------
 
 SMALL = tuple(
     GmTensor(name, (size,), "int8", 1, cached=cached)
@@ -252,3 +261,165 @@ def test_lanes_of_programs_name_traffics_and_slices_by_number():
 def test_lanes_with_traffic_of_an_unlisted_tensor_are_refused():
     with pytest.raises(ProgramError, match="moves bytes of a, which is not among its tensors b"):
         lanes_account(lane(1, [0], [0]), tensors=SMALL[1:2])
+
+
+# -------------------------------------------------------------------------------------------------------
+# Do phases keep the promise that no two transfers name the same slice? Are times the same without it?
+# -------------------------------------------------------------------------------------------------------
+
+LAYER = ConvProblem((2, 40, 9, 11), (48, 40, 3, 3), padding=1)
+STRIDED = ConvProblem((3, 64, 12, 12), (32, 64, 3, 3), stride=2, padding=1)
+GROUPS = ConvProblem((2, 24, 10, 10), (48, 3, 3, 3), padding=1, groups=8)
+SMALL_L2 = {"l2.capacity_bytes": 60_000}
+# What is not row after row is gathered first.
+VIEWS = {"grad_output": (48 * 99, 1, 48 * 11, 48)}
+# Problem, format, options.
+CALLS = [
+    (LAYER, "float16", {}),
+    (LAYER, "float16", {"strides": VIEWS}),
+    (LAYER, "float32", {"cube_math_type": 1, "deterministic": True}),
+    (STRIDED, "float16", {}),
+    (STRIDED, "float16", {"deterministic": True}),
+    (GROUPS, "float16", {}),
+]
+
+
+def kernels_of_calls(profile):
+    """Return the kernels of all calls."""
+    made = [estimate(problem, dtype, product=profile, **options) for problem, dtype, options in CALLS]
+    return [result.kernel for estimated in made for result in estimated.kernels]
+
+
+def random_kernels():
+    """Return the kernels of random calls, with their profiles."""
+    rng = random.Random(11)
+    calls = [random_call(rng) for _ in range(60)]
+    return [(kernel, profile) for kernels, profile, _ in calls for kernel in kernels]
+
+
+def slices(phase):
+    """Return the slices that all transfers of a phase name."""
+    made = [instruction for work in phase.work for instruction in work.build().instructions]
+    return [(gm.tensor.name, tuple(map(comparable, gm.index))) for one in made if (gm := one.gm) is not None]
+
+
+def test_no_slice_is_named_twice():
+    told = random_kernels()
+    told += [
+        (each_kernel, None) for product in PRODUCTS for each_kernel in kernels_of_calls(load_profile(product))
+    ]
+    met = set()
+    for each_kernel, _ in told:
+        for phase in each_kernel.phases:
+            if phase.apart:
+                met.add(phase.name)
+                found = slices(phase)
+                assert len(found) == len(set(found)), (each_kernel.name, phase.name)
+    names = {
+        "zero fill",
+        "cast",
+        "gather",
+        "ordered sum",
+        "dilation",
+        "transdata",
+        "turned weights",
+        "regroup",
+    }
+    assert met == names
+
+
+@pytest.mark.parametrize("start", ["warm", "cold", "handed"])
+def test_times_are_those_with_slices_found(start):
+    small = load_profile("910B2", overrides=SMALL_L2)
+    told = [*random_kernels(), *[(each_kernel, small) for each_kernel in kernels_of_calls(small)]]
+    promised = [
+        (each_kernel, profile) for each_kernel, profile in told if any(p.apart for p in each_kernel.phases)
+    ]
+    assert promised
+    for each_kernel, profile in promised:
+        asked = replace(
+            each_kernel, phases=tuple([phase._replace(apart=False) for phase in each_kernel.phases])
+        )
+        for folded in (True, False):
+            options = {"folded": folded, "l2_start": start}
+            assert measure_kernel(each_kernel, profile, **options) == measure_kernel(
+                asked, profile, **options
+            )
+
+
+# --- Of which tensors does it count which slice a transfer names, where L2 holds all of them? ----------
+
+PROBLEM = ConvProblem(input=(3, 32, 20, 20), weight=(48, 32, 3, 3), padding=1)
+
+
+def test_those_that_are_read_where_cores_lose_by_reading_together():
+    read, added, both = (GmTensor.of(name, (8,), "float32") for name in ("read", "added", "both"))
+    traffics = [
+        *(Traffic(tensor, "read", 32, 64) for tensor in (read, both)),
+        Traffic(both, "write", 32, 64),
+        Traffic(added, "atomic", 32, 64),
+    ]
+    assert load_profile("910B2").links["l2_read"].shared_efficiency < 1
+    assert asks_for_slices(traffics, load_profile("910B2")) == {"read", "both"}
+    assert load_profile("950PR_9589").links["l2_read"].shared_efficiency == 1
+    assert asks_for_slices(traffics, load_profile("950PR_9589")) == frozenset()
+
+
+@pytest.mark.parametrize("product", ["910B2", "950PR_9589", "910A"])
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_cycles_and_bytes_are_those_with_all_slices_told_apart(product, gradient, monkeypatch):
+    profile = load_profile(product)
+    asked = []
+    only = fast.only_hits
+    monkeypatch.setattr(fast, "only_hits", lambda *args: asked.append(only(*args)) or asked[-1])
+    few = random_times(PROBLEM, gradient, profile, 4, seed=2)
+    # The layer fits in L2, so that the question is worth something.
+    assert any(asked)
+    monkeypatch.setattr(fast, "only_hits", lambda *_: False)
+    assert random_times(PROBLEM, gradient, profile, 4, seed=2) == few
+
+
+# -------------------------------------------------------------------------------------------------------
+# Do equal numbers of the compiled engine mean equal slices, as the instructions name them one by one?
+# -------------------------------------------------------------------------------------------------------
+
+
+def numbers(phase, profile):
+    """The slices of all transfers of a phase, by the engine's numbers and by those of each instruction."""
+    works = [(work.core.kind, work.build()) for work in phase.work]
+    book, costs = FormBook(profile), CostBook(profile)
+    for kind, each_program in works:
+        book.check(each_program, kind)
+    moved = PhaseRows(book, [each_program for _, each_program in works]).transfers(None, apart=False)
+    found = [own.slices for own in moved]
+    lanes = lanes_of([(1, costs.price(each_program, kind)) for kind, each_program in works]).lanes
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *found]).tolist(), np.concatenate(
+        [none, *(lane.slices for lane in lanes)]
+    ).tolist()
+
+
+def assert_numbered_alike(kernels, profile):
+    """Transfers have one number if, and only if, they name one slice; phases that promise it share none."""
+    for each_kernel in kernels:
+        for phase in each_kernel.phases:
+            found, named = numbers(phase, profile)
+            assert len(found) == len(named)
+            assert len(set(zip(found, named, strict=True))) == len(set(found)) == len(set(named))
+            assert not phase.apart or len(set(named)) == len(named), phase.name
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_of_random_calls(seed):
+    kernels, profile, _ = random_call(random.Random(1000 + seed))
+    assert_numbered_alike(kernels, profile)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_of_random_tilings(seed):
+    assert_numbered_alike(*random_tiling(random.Random(1000 + seed), SMALL_PROBLEMS))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_of_random_matrix_products(seed):
+    assert_numbered_alike(*random_matmul(random.Random(1000 + seed)))

@@ -1,5 +1,6 @@
-"""Do flows share links as the rule says, in integers and to the cycle?"""
+"""Do flows share links as the rule says, and does a faster figure make nothing later?"""
 
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
@@ -9,22 +10,26 @@ from hypothesis import strategies as st
 from simpy import Environment
 
 from ascendsim.program.instruction import Traffic
-from ascendsim.timing.l2.phase import HIT, Outcome
+from ascendsim.timing.l2.phase import HIT, L2Outcome
 from ascendsim.timing.links import (
     Flight,
     Flow,
     Link,
+    RunningFlow,
     Sharer,
     Spreading,
-    Stream,
     Transfers,
     fixed_rate,
     fixed_size,
     water_level,
 )
 from ascendsim.timing.simpy_engine import appointment
-from tests.helpers.fake_machine import FakeProfile, X
-from tests.helpers.oracles_timing import down, filled, rates_of, up
+from tests.helpers.both_engines import time_kernel
+from tests.helpers.oracles_timing import down, filled, rates_of, spans_of, up
+from tests.helpers.toy_machines import Fake, FakeProfile, X, kernel, program, with_instructions
+from tests.timing.test_timing import PLAIN, profiles, programs, read, small
+
+# --- Do flows share links as the rule says, in integers and to the cycle? ------------------------------
 
 HUGE = 10**6
 UNIT = 2**20  # units in a byte
@@ -180,7 +185,7 @@ def shared(total, *flows):
     for name, pipe, cap, peak, crosses in flows:
         core = cores.setdefault(name, Sharer("cube", 1))
         flight = Flight(core, pipe, 1, lambda: None)
-        streams.append(Stream(Flow("x", 10**9, cap, peak, crosses), flight))
+        streams.append(RunningFlow(Flow("x", 10**9, cap, peak, crosses), flight))
         link.join(streams[-1])
     assert len(link.share(0)) == len(streams)
     return [stream.rate for stream in streams]
@@ -279,7 +284,7 @@ def test_a_hit_stays_between_core_and_l2():
 
 
 def test_missing_bytes_also_cross_the_link_to_memory():
-    made, latency = flows("read", 64, 20, Outcome(Fraction(1, 4), 0, 1))
+    made, latency = flows("read", 64, 20, L2Outcome(Fraction(1, 4), 0, 1))
     assert made == [
         ("l2_read", 64, 20, 50, True),
         ("memory", 16, None, 8, False),
@@ -290,7 +295,7 @@ def test_missing_bytes_also_cross_the_link_to_memory():
 
 def test_cores_that_wait_for_the_same_bytes_fetch_them_once_each_at_its_own_rate():
     # 4 cores wait for all 64 bytes, each at its own 8 a cycle; a quarter of them is each core's on the link.
-    made, _ = flows("read", 64, 20, Outcome(Fraction(1, 4), 0, 4))
+    made, _ = flows("read", 64, 20, L2Outcome(Fraction(1, 4), 0, 4))
     assert made[1] == ("memory", 64, None, 8, False)
     assert made[2] == ("memory", 16, None, 8, True)
 
@@ -300,20 +305,20 @@ def test_requests_that_take_up_more_than_their_bytes_do_so_at_the_core():
     # The core's 32 a cycle are of bytes, so 50 as L2 is occupied.
     profile = FakeProfile(read=(100, 32), memory=(90, 8))
     traffic = Traffic(X, "read", 64, 20, 100)
-    made = Spreading(profile, False).transfer("cube", traffic, Outcome(Fraction(1, 2)))
+    made = Spreading(profile, False).transfer("cube", traffic, L2Outcome(Fraction(1, 2)))
     assert [in_bytes(flow)[1] for flow in made.flows] == [100, 50, 32]
     assert in_bytes(made.flows[0])[2:4] == (20, 50)
 
 
 def test_dirty_bytes_go_out_over_the_same_link():
-    made, latency = flows("write", 64, 20, Outcome(0, Fraction(1, 2), 1))
+    made, latency = flows("write", 64, 20, L2Outcome(0, Fraction(1, 2), 1))
     assert made == [
         ("l2_write", 64, 20, 40, True),
         ("memory", 32, None, 8, False),
         ("memory", 32, None, 8, True),
     ]
     assert latency == 9
-    made, _ = flows("read", 64, 20, Outcome(1, Fraction(1, 2), 1))
+    made, _ = flows("read", 64, 20, L2Outcome(1, Fraction(1, 2), 1))
     assert made[1:] == [
         ("memory", 64, None, 8, False),
         ("memory", 32, None, 8, False),
@@ -327,7 +332,7 @@ def cycles_of(kind, peak, together, cores=1, **figures):
     sharers = [Sharer("cube", 1) for _ in range(cores)]
     memory = Transfers(FakeProfile(**figures), sharers, lambda cycle, call: appointment(env, cycle, call))
     for core in sharers:
-        transfer = memory.transfer("cube", Traffic(X, kind, 1200, peak), Outcome(together=together))
+        transfer = memory.transfer("cube", Traffic(X, kind, 1200, peak), L2Outcome(together=together))
         memory.send(0, core, "MTE2", transfer, lambda: ends.append(env.now))
     env.run()
     (end,) = set(ends)
@@ -380,10 +385,100 @@ def test_a_flow_that_is_through_makes_room_before_its_transfer_has_ended():
     profile = FakeProfile(memory=(20, 10))
     memory = Transfers(profile, list(cores.values()), lambda cycle, call: appointment(env, cycle, call))
     shared_read = memory.transfer(
-        "cube", Traffic(X, "read", 100, HUGE), Outcome(Fraction(2, 5), 0, Fraction(5, 2))
+        "cube", Traffic(X, "read", 100, HUGE), L2Outcome(Fraction(2, 5), 0, Fraction(5, 2))
     )
-    own = memory.transfer("cube", Traffic(X, "read", 100, HUGE), Outcome(1))
+    own = memory.transfer("cube", Traffic(X, "read", 100, HUGE), L2Outcome(1))
     for name, at, transfer in (("a", 0, shared_read), ("b", 0, own), ("c", 4, own)):
         memory.send(at, cores[name], "MTE2", transfer, lambda name=name: ends.update({name: env.now}))
     env.run()
     assert ends == {"a": 10, "b": 10, "c": 14}
+
+
+# -------------------------------------------------------------------------------------------------------
+# Does a faster figure, or a faster instruction, make anything later? Where nothing is shared, never.
+# -------------------------------------------------------------------------------------------------------
+
+FASTER = [
+    {"issue_cycles": 0},
+    {"flag_cycles": 0},
+    {"start_cycles": 0},
+    {"barrier_cycles": 0},
+    {"depth": 8},
+    {"read": (200, 40)},
+    {"write": (200, 40)},
+    {"memory": (9, 7)},
+    {"latency": (0, 0, 0)},
+]
+
+
+def all_times(timeline):
+    """Every time of every instruction, in one list."""
+    return [t for phase in timeline.phases for core in phase.cores for times in spans_of(core) for t in times]
+
+
+# With them nothing is shared: no link is asked for more than its total by four cores, and everything is warm.
+UNCONTENDED = {"read": (200, 9), "write": (200, 9)}
+# Of a core one pipe reads and one writes.
+apart = st.lists(programs(most=12, writers=["FIX"]), min_size=1, max_size=4)
+
+
+def assert_nothing_later(made, profile, figures):
+    slow, fast = (time_kernel(made, p) for p in (profile, profile.but(**figures)))
+    assert all(early <= late for early, late in zip(all_times(fast), all_times(slow), strict=True))
+
+
+@settings(max_examples=200, deadline=None)
+@given(apart, profiles, st.sampled_from(FASTER))
+def test_a_faster_figure_never_makes_anything_later_where_nothing_is_shared(progs, profile, figures):
+    profile = profile.but(start_cycles=5, barrier_cycles=3, **UNCONTENDED)
+    made = kernel(progs, progs[::-1])
+    assert_nothing_later(made, profile, figures)
+
+
+@settings(max_examples=200, deadline=None)
+@given(programs(writers=["FIX"]), profiles, st.sampled_from(FASTER), st.integers(1, 30))
+def test_a_faster_figure_never_makes_anything_later_on_equal_cores(prog, profile, figures, cores):
+    made = kernel([(0, prog)] * cores)
+    assert_nothing_later(made, profile, figures)
+
+
+def test_a_faster_core_can_come_in_the_way_of_another():
+    # Core 0 reads 100 bytes from cycle 5 on and then computes for 50; alone on 10 bytes a cycle it is done at
+    # 65. Core 1 computes, then reads 100 bytes. If it comes at 20 core 0 does not notice; if it comes at 5
+    # both have 5 a cycle, and core 0 has its bytes at 25.
+    long = program(Fake("V", 5), (read(100), [0]), (Fake("M", 50), [1]))
+    cycles = {
+        compute: time_kernel(
+            kernel([long, program(Fake("V", compute), (read(100), [0]))]), PLAIN.but(read=(10, 10))
+        ).cycles
+        for compute in (30, 20, 5)
+    }
+    assert cycles == {30: 65, 20: 65, 5: 75}
+
+
+@st.composite
+def slowed(draw, prog):
+    """The same program, some of whose instructions cost more."""
+    rows = [
+        replace(
+            made,
+            cycles=made.cycles + draw(small),
+            latency=made.latency + draw(small),
+            least=made.least + draw(small),
+            piece=made.piece + draw(small),
+            lead=made.lead + draw(small),
+            peak=min(made.peak, draw(st.sampled_from([3, 20]))),
+        )
+        for made in prog.instructions
+    ]
+    return with_instructions(prog, rows)
+
+
+@settings(max_examples=200, deadline=None)
+@given(apart, profiles, st.data())
+def test_a_faster_instruction_never_makes_anything_later_where_nothing_is_shared(progs, profile, data):
+    profile = profile.but(**UNCONTENDED)
+    slow, fast = (
+        time_kernel(kernel(kinds), profile) for kinds in ([data.draw(slowed(prog)) for prog in progs], progs)
+    )
+    assert all(early <= late for early, late in zip(all_times(fast), all_times(slow), strict=True))

@@ -15,7 +15,8 @@ from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import ENGINES, measure_kernel
 from ascendsim.timing.l2.account import account
 from tests.helpers.both_engines import time_kernel
-from tests.helpers.fake_machine import (
+from tests.helpers.oracles_timing import longest_path, spans_of, ticked_machine, unfolded_spans
+from tests.helpers.toy_machines import (
     Fake,
     FakeProfile,
     X,
@@ -28,7 +29,6 @@ from tests.helpers.fake_machine import (
     read,
     with_instructions,
 )
-from tests.helpers.oracles_timing import longest_path, spans_of, ticked_machine, unfolded_spans
 
 PLAIN = FakeProfile()
 NO_MEMORY = {"memory": 0, "memory_read": 0, "memory_write": 0}

@@ -1,11 +1,19 @@
-"""Do convolutions find the names of their layers, in both passes?"""
+"""Do layers find their names, and tensors keep their bits, in the simulator and in records?"""
 
+import re
+
+import ml_dtypes
+import numpy as np
 import pytest
 
-from ascendsim.errors import ConfigError, ShapeError
-from tests.helpers.torch_samples import door, normal, torch
+from ascendsim import convolution_backward
+from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
+from ascendsim.numerics.formats.casts import decode
+from tests.helpers.torch_samples import KINDS, door, normal, same_bits, torch
 
-UNNAMED = door.layers.UNNAMED
+# --- Do convolutions find the names of their layers, in both passes? -----------------------------------
+
+UNNAMED = door.passes.UNNAMED
 
 
 class Names(door.dispatch.ConvolutionMode):
@@ -134,7 +142,7 @@ def test_tensors_without_values_are_torchs_own(shape):
     assert names.seen == []
 
 
-LAYER = door.layers.Layer("features.0", "forward", None, ("float32", "float32"), ("output",))
+LAYER = door.passes.LayerPass("features.0", "forward", None, ("float32", "float32"), ("output",))
 
 
 @pytest.mark.parametrize(
@@ -149,10 +157,195 @@ LAYER = door.layers.Layer("features.0", "forward", None, ("float32", "float32"),
     ],
 )
 def test_a_filter_takes_patterns_of_names_or_a_function(chosen, taken):
-    assert door.layers.wanted(LAYER, door.layers.checked_filter(chosen)) is taken
+    assert door.passes.wanted(LAYER, door.passes.checked_filter(chosen)) is taken
 
 
 @pytest.mark.parametrize("chosen", [5, ["a", 5], {"a"}])
 def test_another_filter_is_refused(chosen):
     with pytest.raises(ConfigError, match="layers is"):
         door.Simulation(layers=chosen)
+
+
+# --- Are recorded tensors those of the training, and does the command read them? -----------------------
+
+
+@pytest.fixture
+def seed():
+    """Modules draw their weights alike in every run."""
+    torch.manual_seed(0)
+
+
+def network(kind=torch.float32):
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3, stride=2, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.ConvTranspose2d(2, 3, 2, stride=2, bias=False),
+        torch.nn.Flatten(),
+    ).to(kind)
+
+
+BATCHES = [(normal((2, 1, 4, 4), seed=n), torch.tensor([5, 40])) for n in range(3)]
+
+
+@pytest.mark.usefixtures("seed")
+def test_what_a_backward_takes_is_written_for_each_layer_and_step(tmp_path):
+    model = network()
+    paths = door.record(model, BATCHES, 2, tmp_path / "new" / "folder")
+    names = ["2.step0.npz", "0.step0.npz", "2.step1.npz", "0.step1.npz"]
+    assert [path.relative_to(tmp_path / "new" / "folder").as_posix() for path in paths] == names
+    held = dict(np.load(paths[3]))
+    assert np.array_equal(held["input"], BATCHES[1][0])
+    assert np.array_equal(held["weight"], model[0].weight.detach())
+    # No optimizer: the gradients of the last step are those of the recorded one.
+    given = [torch.from_numpy(held[name]) for name in ("grad_output", "input", "weight")]
+    made = torch.ops.aten.convolution_backward(
+        *given, [2], [2, 2], [1, 1], [1, 1], False, [0, 0], 1, [False, True, True]
+    )
+    assert torch.equal(made[1], model[0].weight.grad)
+    assert torch.equal(made[2], model[0].bias.grad)
+
+
+@pytest.mark.usefixtures("seed")
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_the_command_runs_what_was_recorded(tmp_path, record, kind):
+    batches = [(image.to(kind), target) for image, target in BATCHES]
+    paths = door.record(network(kind), batches, 1, tmp_path)
+    words = ("--dtype", "bfloat16") if kind is torch.bfloat16 else ()
+    for path, shape, gradients in (
+        (paths[0], [2, 2, 2, 2], ["grad_input", "grad_weight"]),
+        (paths[1], [2, 1, 4, 4], ["grad_weight", "grad_bias"]),
+    ):
+        made = record("--npz", str(path), *words)
+        assert made["problem"]["input"] == shape
+        assert [one["name"] for one in made["products"][0]["gradients"]] == gradients
+
+
+@pytest.mark.usefixtures("seed")
+def test_an_optimizer_moves_the_weights_between_steps(tmp_path):
+    def weights(optimizer):
+        paths = door.record(model, BATCHES[:1] * 2, 2, tmp_path, optimizer=optimizer, layers="0")
+        assert [path.name for path in paths] == ["0.step0.npz", "0.step1.npz"]
+        return [np.load(path)["weight"] for path in paths]
+
+    model = network()
+    first, second = weights(None)
+    assert np.array_equal(first, second)
+    first, second = weights(torch.optim.SGD(model.parameters(), lr=0.1))
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.usefixtures("seed")
+def test_a_layer_that_runs_twice_has_two_files(tmp_path):
+    class Twice(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = torch.nn.Conv2d(1, 1, 3, padding=1)
+
+        def forward(self, x):
+            return torch.nn.functional.conv2d(self.conv(self.conv(x)), torch.ones(1, 1, 1, 1)).flatten(1)
+
+    paths = door.record(Twice(), [(BATCHES[0][0], torch.tensor([5, 4]))], 1, tmp_path)
+    assert [path.name for path in paths] == ["Twice.step0.npz", "conv.step0.npz", "conv.step0.2.npz"]
+
+
+@pytest.mark.usefixtures("seed")
+def test_a_loss_of_ones_own_is_taken(tmp_path):
+    (path,) = door.record(network(), BATCHES, 1, tmp_path, loss=lambda made, _: made.sum(), layers="2")
+    # The gradient of a sum is 1 everywhere.
+    assert (np.load(path)["grad_output"] == 1).all()
+
+
+@pytest.mark.usefixtures("seed")
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True, None])
+def test_a_number_of_steps_is_a_positive_whole_number(steps, tmp_path):
+    with pytest.raises(ConfigError, match="steps"):
+        door.record(network(), BATCHES, steps, tmp_path)
+
+
+@pytest.mark.usefixtures("seed")
+def test_mistakes_are_errors_of_the_simulator(tmp_path):
+    with pytest.raises(ConfigError, match="batch 0"):
+        door.record(network(), [normal((2, 1, 4, 4))], 1, tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be made"):
+        door.record(network(), BATCHES, 1, tmp_path / "file")
+    with pytest.raises(UnsupportedError, match=r"torch\.float64"):
+        door.record(network(torch.float64), [(BATCHES[0][0].double(), BATCHES[0][1])], 1, tmp_path)
+
+
+# --- Do tensors keep their bits on the way into the simulator and back? --------------------------------
+
+array_of, tensor_of = door.autograd.array_of, door.autograd.tensor_of
+channels_last = door.autograd.channels_last
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+
+def every_code(name):
+    """All codes of a format of up to 16 bits, and a run through those of float32."""
+    kind = KINDS[name]
+    bits = BITS[kind.itemsize]
+    ends = torch.iinfo(bits)
+    step = 65537 if kind.itemsize == 4 else 1
+    return torch.arange(ends.min, ends.max + 1, step).to(bits).view(kind)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_code_comes_back(name):
+    tensor = every_code(name)
+    array = array_of(tensor)
+    assert array.dtype.name == name
+    assert same_bits(tensor_of(array, tensor), tensor)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_value_is_the_same_number_on_both_sides(name):
+    tensor = every_code(name)
+    assert np.array_equal(decode(array_of(tensor), name), tensor.float().numpy(), equal_nan=True)
+
+
+def test_any_view_is_read_row_after_row():
+    tensor = torch.arange(24.0).reshape(2, 3, 4)
+    for view in (
+        tensor.permute(2, 0, 1),
+        tensor[:, ::2],
+        tensor[0, 0, 0].expand(2, 5),
+        tensor.requires_grad_(),
+    ):
+        assert np.array_equal(array_of(view), view.detach().numpy())
+
+
+def test_a_view_that_torch_negates_lazily_is_read_negated():
+    tensor = torch.complex(torch.zeros(2), torch.tensor([1.0, -2.0])).conj().imag
+    assert tensor.is_neg()
+    assert array_of(tensor).tolist() == [-1.0, 2.0]
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.int32, torch.complex64, torch.float8_e4m3fnuz])
+def test_other_types_are_refused_by_their_name(kind):
+    with pytest.raises(UnsupportedError, match=str(kind)) as caught:
+        array_of(torch.zeros(2).to(kind))
+    assert "torch.bfloat16" in str(caught.value)
+
+
+def test_channels_last_counts_as_soon_as_one_operand_lies_so():
+    # torch's own convolutions follow the same rule; a tensor that lies either way is an ordinary one.
+    plain, weight = torch.zeros(2, 3, 4, 4), torch.zeros(5, 3, 2, 2)
+    last = plain.to(memory_format=torch.channels_last)
+    volume = torch.zeros(2, 3, 4, 4, 4).to(memory_format=torch.channels_last_3d)
+    either = torch.zeros(2, 1, 4, 4).to(memory_format=torch.channels_last)
+    assert channels_last(plain, weight) is channels_last(either, weight) is torch.contiguous_format
+    assert channels_last(last, weight) is torch.channels_last
+    assert channels_last(plain, weight.to(memory_format=torch.channels_last)) is torch.channels_last
+    assert channels_last(volume, torch.zeros(5, 3, 2, 2, 2)) is torch.channels_last_3d
+    made = torch.nn.functional.conv2d(last, weight)
+    assert made.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_advice_for_a_tensor_that_numpy_cannot_read_works():
+    x = normal((1, 2, 3, 3)).bfloat16()
+    with pytest.raises(UnsupportedError, match="numpy cannot read") as refused:
+        convolution_backward(x, x, x, None, 1, 0, 1, False, 0, 1, (True, False, False), 0)
+    (advice,) = re.findall(r"bfloat16, which numpy has not, (\S+)", str(refused.value))
+    made = eval(f"x{advice}", {"x": x, "torch": torch, "ml_dtypes": ml_dtypes})
+    assert made.dtype == ml_dtypes.bfloat16
+    assert np.array_equal(made.astype(np.float32), x.float().numpy())

@@ -8,13 +8,13 @@ import pytest
 import measured_rows
 from ascendsim.validate.ablation import fitted
 from ascendsim.validate.run import compare_rows, quoted_rows
-from ascendsim.validate.schema import Row, Unusable, read_row, read_rows
+from ascendsim.validate.schema import MeasuredRow, Unusable, read_row, read_rows
 from prose.chips import variant_of, vector_kind
 from prose.copies import instruction_cells, stream_cells
 from prose.gradients import gradient_cells
-from prose.layouts import layout_cells
 from prose.products import is_product, product_cells, tile_cells
 from prose.raw import COLUMNS, SkipError, busy_us, read_line
+from prose.vectors import layout_cells
 
 REAL = {
     "chip_variant": "910B1 (24 AIC)",
@@ -448,7 +448,7 @@ def test_what_cannot_be_compared_is_kept_with_its_reason():
         copy("mskpp-5", cycles=0),
         line("other", "TransData"),
     )
-    assert isinstance(found[0], Row)
+    assert isinstance(found[0], MeasuredRow)
     assert [(row.id, row.reason, row.kind) for row in found[1:]] == [
         ("mskpp-2", "repeats another row", "primitives"),
         ("mskpp-3", "not measured on a chip: vendor-sim", "primitives"),
@@ -505,7 +505,7 @@ def test_the_roles_of_a_table_are_those_of_the_figures(measured_table):
         for figure in fitted(product).values()
         for prefix in figure.fitted_on
     }
-    table = [row for row in (*read_rows(measured_table), *quoted_rows()) if isinstance(row, Row)]
+    table = [row for row in (*read_rows(measured_table), *quoted_rows()) if isinstance(row, MeasuredRow)]
     assert all((row.role == "fit") == row.id.startswith(tuple(named)) for row in table)
     # No figure names rows that are not there.
     assert all(any(row.id.startswith(prefix) for row in table) for prefix in named)

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.errors import DataError
-from ascendsim.validate.compare import Case
+from ascendsim.validate.compare import MeasuredCase
 from ascendsim.validate.msprof import read_msprof
 from ascendsim.validate.run import compare_rows
-from ascendsim.validate.schema import Row, Unusable
+from ascendsim.validate.schema import MeasuredRow, Unusable
 
 # kernel_details.csv of the framework's profiler, op_summary.csv of msprof.
 DETAILS = {
@@ -76,7 +76,7 @@ def one(folder, kernel, columns=DETAILS):
 @SPELLINGS
 def test_a_matrix_product(tmp_path, columns):
     found = one(tmp_path, PRODUCT, columns)
-    assert isinstance(found, Row)
+    assert isinstance(found, MeasuredRow)
     assert (found.id, found.variant, found.kernel) == ("mm", "910B4", "matmul")
     assert (found.compute_dtype, found.measured, found.blocks) == ("bfloat16", 12.5, 20)
     assert (found.m, found.k, found.n) == (512, 256, 384)
@@ -209,19 +209,19 @@ def test_equal_kernels_become_one_case_with_the_median(tmp_path):
     ("changes", "reason"),
     [
         ({"type": "TransData"}, "neither a matrix product nor a gradient"),
-        ({"us": ""}, "not told"),
-        ({"types": "INT64;INT64"}, "not told"),
-        ({"inputs": ""}, "not told"),
-        ({"outputs": "N/A"}, "not told"),
+        ({"us": ""}, "are missing"),
+        ({"types": "INT64;INT64"}, "are missing"),
+        ({"inputs": ""}, "are missing"),
+        ({"outputs": "N/A"}, "are missing"),
         ({"inputs": "512,256"}, "not two matrices"),
         ({"inputs": "512,256;99,99"}, "do not give"),
         ({"outputs": "0,384"}, "do not give"),
         ({"us": "fast"}, "duration 'fast'"),
         ({"us": "nan"}, "duration 'nan'"),
-        ({"us": "inf"}, "not told"),
-        ({"us": "-3"}, "not told"),
+        ({"us": "inf"}, "are missing"),
+        ({"us": "-3"}, "are missing"),
         ({"inputs": "9" * 5000 + ",1;1,1"}, "shapes [(1, 1)] are not two matrices"),
-        ({"inputs": "a,b;c,d"}, "not told"),
+        ({"inputs": "a,b;c,d"}, "are missing"),
     ],
 )
 def test_a_kernel_that_cannot_be_used_says_why(tmp_path, changes, reason):
@@ -273,7 +273,7 @@ def test_what_is_read_can_be_compared(tmp_path):
     found = compare_rows(rows)
     assert found.unusable == ()
     assert [case.kind for case in found.cases] == ["matmul", "convolution", "convolution"]
-    assert all(isinstance(case, Case) and case.variant == "910B2" for case in found.cases)
+    assert all(isinstance(case, MeasuredCase) and case.variant == "910B2" for case in found.cases)
     assert found.cases[0].bounds[0] == {"MTE2"}
     assert all("L2 taken to hold the first input alone" in case.note for case in found.cases)
     assert ["stride [1, 1] and padding" in case.note for case in found.cases] == [False, True, True]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ascendsim import ConvProblem
-from tests.helpers.rules_calls import conv, tbc
+from tests.helpers.calls import conv, tbc
 
 RULES = ("documented", "documented-001", "documented-002", "documented-004", "shipped", "hardware")
 PRODUCTS = (

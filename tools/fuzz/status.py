@@ -13,7 +13,7 @@ from ascendsim.errors import STATUS_NAMES
 from fuzz.draws import PRODUCTS, RULES, any_call
 from fuzz.judge import must
 from fuzz.odd import odd_value
-from tests.helpers.aclnn_calls import arguments_of
+from tests.helpers.calls import arguments_of
 
 MOST_CHARACTERS = 2000
 

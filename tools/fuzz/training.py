@@ -8,7 +8,7 @@ from ascendsim import AclnnError, convolution_backward
 from fuzz.draws import any_problem, described
 from fuzz.judge import must
 from fuzz.values import ATTRIBUTES, MANY, MOST, PLACES, any_options, bits, near_float64, some_mask
-from tests.helpers.aclnn_calls import OUTPUTS, random_array
+from tests.helpers.calls import OUTPUTS, random_array
 
 MODELS = (
     *("seq:RNE", "seq:RZ", "block:4:RNE", "block:16:RNE", "tree:16:halves:RNE"),

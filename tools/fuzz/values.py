@@ -9,8 +9,15 @@ from ascendsim.numerics.formats.casts import decode
 from ascendsim.ops.reference.float64 import gradients_float64
 from fuzz.draws import any_problem, any_view, described
 from fuzz.judge import must
-from tests.helpers.aclnn_calls import OUTPUTS, arguments_of, first_phase, random_array
-from tests.helpers.operator_calls import LAYS, ApiCall, check_against_reference
+from tests.helpers.calls import (
+    LAYS,
+    OUTPUTS,
+    ApiCall,
+    arguments_of,
+    check_against_reference,
+    first_phase,
+    random_array,
+)
 
 PLACES = (
     ("910B", "documented"),

@@ -1,4 +1,7 @@
-"""Convolutions, forward, as columns: of published samples with their tiling, and of training steps."""
+"""Convolutions, forward, as columns: of published samples with their tiling, and of training steps.
+
+Transposed ones, which the kernel of grad_input computes, have the columns of a call for a grad_input.
+"""
 
 import re
 from typing import Any
@@ -24,6 +27,9 @@ PLAN = ("base_m", "base_n", "base_k", "step_ka", "step_kb", "al1_buffers", "bl1_
 PARTS, COLUMNS, STEP = 4, 6, 3
 # The shares of the task in which the source says that each pipe was busy.
 SHARES = {"TMATMUL_pct": "m_us", "TEXTRACT_pct": "mte1_us", "TLOAD_pct": "mte2_us", "TSTORE_pct": "fix_us"}
+# Transposed convolutions. Channels of the result, which is the grad_input, and of what comes in.
+TRANSPOSED, TRANSPOSED_GROUP = "ConvTranspose", "transposed convolutions"
+RESULT, GIVEN = "Cin_of_fwd_conv(=Cout of transposed)", "Cout_of_fwd_conv(=Cin of transposed)"
 
 Cells = dict[str, Any]
 
@@ -73,4 +79,28 @@ def _published(raw: Raw) -> Cells:
         "batch_dim": PARTS,
         "n_dim": COLUMNS,
         "used_cores": PARTS * COLUMNS,
+    }
+
+
+def transposed_cells(raw: Raw) -> Cells:
+    """Return the columns of a call of a transposed convolution, as those of a call for a grad_input."""
+    if raw.us is None:
+        raise SkipError("gives no time")
+    sizes, window = raw.sizes, raw.window
+    given, kernel, groups = sizes["dy_spatial"], sizes["k"], window["groups"]
+    stride, pad, dilation = window["stride"], window["pad"], window["dilation"]
+    axes = zip(given, kernel, stride, pad, dilation, strict=True)
+    # The last step of the stride leaves nothing over where no output padding is told.
+    result = [(size - 1) * step - 2 * p + (k - 1) * d + 1 for size, k, step, p, d in axes]
+    return {
+        "measured_us": raw.us,
+        "compute_dtype": compute_dtype_of(raw),
+        "l2_start": "chained",
+        "group": f"{TRANSPOSED_GROUP}, 910B2",
+        "input_shape": (sizes["N"], sizes[RESULT], *result),
+        "weight_shape": (sizes[GIVEN], sizes[RESULT] // groups, *kernel),
+        "stride": stride,
+        "padding": pad,
+        "dilation": dilation,
+        "groups": groups,
     }

@@ -10,7 +10,7 @@ from griffe import Extension, Object
 
 # The reader of docstrings runs this file by its path.
 sys.path.insert(0, str(Path(__file__).parent))
-from labels import as_markdown
+from pages import as_markdown
 
 
 class Labels(Extension):

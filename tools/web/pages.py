@@ -18,6 +18,7 @@ import ascendsim
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"(\]\()([^)#\s]*)((?:#[^)\s]*)?\))")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+LABEL = re.compile(r"^(\S.*?) {2,}(\S.*)$")
 # Folders whose files are all pages.
 WHOLE = ("reports", "examples")
 PICTURES = {".svg", ".png"}
@@ -112,7 +113,7 @@ def reference() -> str:
 def pages() -> dict[str, str]:
     """Return the text of every page that does not lie in docs, by its path in the repository."""
     found: dict[str, str] = {}
-    waiting = {"README.md", "CHANGELOG.md", *WHOLE}
+    waiting = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", *WHOLE}
     for page in (ROOT / "docs").rglob("*.md"):
         waiting |= links(page.read_text(), str(page.relative_to(ROOT)))
     while waiting:
@@ -137,3 +138,19 @@ def converted(repository_path: str, text: str) -> str:
     if path.suffix not in {".md", ".ipynb"} and not path.is_dir():
         return text
     return redirected(text, f"{repository_path}/{INSIDE}" if path.is_dir() else repository_path)
+
+
+def as_markdown(text: str) -> str:
+    """Return a docstring in Markdown: a line of "word   what it means" becomes an item of a list."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        match = LABEL.match(line)
+        if match:
+            if lines and lines[-1] and not lines[-1].startswith(("- ", "  ")):
+                lines.append("")
+            lines.append(f"- **{match[1]}**: {match[2]}")
+        elif line.startswith("    ") and lines and lines[-1].startswith(("- ", "  ")):
+            lines.append(f"  {line.strip()}")
+        else:
+            lines.append(line)
+    return "\n".join(lines)

@@ -42,7 +42,7 @@ class PlacedTensor(AclTensor):
     """A tensor over flat memory, which can be moved to other memory.
 
     offset          of its first element in the memory, in elements
-    storage_shape   extents of what lies in the memory, of which the tensor is a view
+    storage_shape   extents of the memory block that the tensor is a view of
     """
 
     __slots__ = ("offset", "storage_shape")
@@ -138,12 +138,12 @@ def aclDestroyTensor(tensor: Any) -> int:
 
 
 def aclCreateIntArray(value: Any, size: Any) -> tuple[int, ...] | None:
-    """Return the first `size` of some numbers; None where there are not so many."""
+    """Return the first `size` numbers; None where there are fewer."""
     return _array("aclCreateIntArray", value, size, numbers)
 
 
 def aclCreateBoolArray(value: Any, size: Any) -> tuple[bool, ...] | None:
-    """Return the first `size` of some truth values; None where there are not so many."""
+    """Return the first `size` truth values; None where there are fewer."""
     return _array("aclCreateBoolArray", value, size, flags)
 
 

@@ -151,7 +151,7 @@ class Out:
 
 
 @dataclass
-class Context:
+class AclContext:
     """The state of one thread: `switches` by their number, and the text of the last error, if any."""
 
     switches: dict[int, int] = field(default_factory=dict)
@@ -159,22 +159,22 @@ class Context:
 
 
 # The C interface has no handle that could carry this from call to call; as there, each thread has its own.
-_CURRENT: ContextVar[Context] = ContextVar("context of the C interface")
+_CURRENT: ContextVar[AclContext] = ContextVar("context of the C interface")
 
 
-def current() -> Context:
+def current() -> AclContext:
     """Return the context of this thread."""
     try:
         return _CURRENT.get()
     except LookupError:
-        made = Context()
+        made = AclContext()
         _CURRENT.set(made)
         return made
 
 
 def reset() -> None:
     """Forget the context of this thread."""
-    _CURRENT.set(Context())
+    _CURRENT.set(AclContext())
 
 
 def failed(status: int, text: str) -> int:
@@ -197,8 +197,8 @@ def answered(call: Callable[Given, None]) -> Callable[Given, int]:
     return answering
 
 
-class Stream:
-    """A stream, which runs what it gets at once."""
+class AclStream:
+    """A stream that runs its calls at once."""
 
 
 def aclInit(_configPath: Any = None) -> int:
@@ -224,7 +224,7 @@ def aclrtResetDevice(_deviceId: Any = 0) -> int:
 
 def aclrtCreateStream(stream: Out) -> int:
     """Write a stream to `stream`."""
-    return _write(stream, Stream(), "stream")
+    return _write(stream, AclStream(), "stream")
 
 
 def aclrtSynchronizeStream(_stream: Any = None) -> int:
@@ -277,25 +277,27 @@ def aclrtMemcpy(dst: Any, destMax: Any, src: Any, count: Any, _kind: Any = 0) ->
 def aclrtCtxSetSysParamOpt(opt: Any, value: Any) -> int:
     """Set a switch of this thread's context: ACL_OPT_DETERMINISTIC, 0 or 1, is the only one that counts."""
     number = _count(value)
-    if opt not in tuple(aclSysParamOpt) or number not in (0, 1):
+    switch = _switch(opt)
+    if switch is None or number not in (0, 1):
         what = f"{shown(opt)} = {shown(value)}"
         return failed(
             ACL_ERROR_INVALID_PARAM,
             f"aclrtCtxSetSysParamOpt: {what}; it must be ACL_OPT_DETERMINISTIC = 0 or 1",
         )
-    current().switches[index(opt)] = number
+    current().switches[switch] = number
     return ACL_SUCCESS
 
 
 def aclrtCtxGetSysParamOpt(opt: Any, value: Out) -> int:
     """Write a switch to `value`: what was set, else 0."""
-    if opt not in tuple(aclSysParamOpt):
+    switch = _switch(opt)
+    if switch is None:
         return failed(ACL_ERROR_INVALID_PARAM, f"aclrtCtxGetSysParamOpt: there is no switch {shown(opt)}")
-    return _write(value, current().switches.get(index(opt), 0), "value")
+    return _write(value, current().switches.get(switch, 0), "value")
 
 
 def aclGetRecentErrMsg() -> str | None:
-    """Return what the last call that failed in this thread had to say, once; None if none has."""
+    """Return the message of this thread's last failed call, once; None if no call has failed."""
     context = current()
     text, context.last_error = context.last_error, None
     return text
@@ -306,7 +308,8 @@ def bytes_of(memory: Any) -> NDArray[Any] | None:
     import numpy as np
 
     try:
-        array = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
+        # A matrix would stay one of two axes, whatever shape it is given.
+        array = np.asarray(memory) if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
         return array.reshape(-1).view(np.uint8) if array.flags.c_contiguous else None
     except Exception:  # whatever a foreign object does when it is asked
         return None
@@ -319,6 +322,12 @@ def _count(value: Any) -> int | None:
     except Exception:  # likewise
         return None
     return number if number >= 0 else None
+
+
+def _switch(value: Any) -> int | None:
+    """Return the number of a switch; None for what is none, such as an array, which equals many things."""
+    number = _count(value)
+    return number if number in tuple(aclSysParamOpt) else None
 
 
 def _write(place: Any, value: Any, name: str) -> int:

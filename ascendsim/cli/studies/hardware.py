@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,8 @@ from ascendsim.cli.studies.output import add_kind, add_layers, layers_of, one_of
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ascendsim.profile import Change
-    from ascendsim.studies.codesign import DesignAnswer, DesignQuestion
-    from ascendsim.studies.engine.point import Point
-    from ascendsim.studies.hardware.records import HardwareAnswer, Question
+    from ascendsim.studies.hardware.records import DesignAnswer, DesignQuestion, Question
 
 
 _EXAMPLES = """\
@@ -71,7 +66,8 @@ def add_hardware(kinds: Any) -> Any:
 
 def hardware(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
-    from ascendsim.cli.studies.output import engine_of
+    from ascendsim.cli.studies.output import engine_of, output_of, write_calls
+    from ascendsim.report.studies.hardware import hardware_compared, hardware_told
     from ascendsim.report.studies.hardware_words import hardware_sentence
     from ascendsim.studies.hardware.gains import study_hardware
 
@@ -81,8 +77,8 @@ def hardware(arguments: Any) -> int:
         # Refused changes among others are named beside them; alone they are a mistake in the question.
         if not any(answer.gains for answer, _ in found):
             raise ConfigError(hardware_sentence(found[0][0]))
-        _write_table(arguments, [point for _, points in found for point in points], engine)
-    _print([answer for answer, _ in found], arguments)
+        write_calls(arguments, engine, [point for _, points in found for point in points])
+    output_of(arguments).tell([answer for answer, _ in found], hardware_told, hardware_compared)
     return 0
 
 
@@ -137,38 +133,6 @@ def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-def _write_table(arguments: Any, points: list[Point], engine: Any) -> None:
-    if arguments.table is None:
-        return
-    from ascendsim.studies.engine.run import rows_of, write_table
-
-    # All of them are kept by now, so that nothing is computed.
-    write_table(rows_of(engine.answer(points)), arguments.table)
-
-
-def _print(answers: Sequence[HardwareAnswer], arguments: Any) -> None:
-    from ascendsim.cli.studies.output import Report, tell
-    from ascendsim.report.studies.hardware import (
-        hardware_page,
-        hardware_record,
-        hardware_tables,
-        hardware_title,
-        notes,
-    )
-    from ascendsim.report.studies.hardware_words import hardware_compared, hardware_sentence
-
-    told = Report(
-        hardware_record,
-        hardware_sentence,
-        hardware_tables,
-        partial(notes, short=True),
-        hardware_page,
-        hardware_title,
-        hardware_compared,
-    )
-    tell(arguments, answers, told)
-
-
 _CODESIGN_EXAMPLES = """\
 examples:
   ascendsim study codesign s3b1_3x3 --batch 32 --cost "cores.cube" --change cores.cube=20,28
@@ -209,19 +173,20 @@ def add_codesign(kinds: Any) -> Any:
 
 def codesign(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
-    from ascendsim.cli.studies.output import engine_of
+    from ascendsim.cli.studies.output import engine_of, output_of
+    from ascendsim.report.studies.hardware import codesign_told
     from ascendsim.studies.codesign import study_codesign
 
     question = _codesign_question(arguments)
     with engine_of(arguments) as (engine, budget):
         answer = study_codesign(question, engine, budget)
         _require_one(answer)
-    _print_designs(answer, arguments)
+    output_of(arguments).tell([answer], codesign_told)
     return 0
 
 
 def _require_one(answer: DesignAnswer) -> None:
-    """Refuse a question of which no design is timed, or none but the product as it is as others are refused.
+    """Refuse an answer without a timed design, or with the unchanged product alone as others were refused.
 
     Raises   ConfigError with the first reason, or what the cheapest design costs
     """
@@ -240,8 +205,8 @@ def _require_one(answer: DesignAnswer) -> None:
 
 
 def _codesign_question(arguments: Any) -> DesignQuestion:
-    from ascendsim.profile import Cost, parse_changes
-    from ascendsim.studies.codesign import DesignQuestion
+    from ascendsim.profile import CostFormula, parse_changes
+    from ascendsim.studies.hardware.records import DesignQuestion
     from ascendsim.validate.run import tuning_noise
 
     if not arguments.change:
@@ -254,7 +219,7 @@ def _codesign_question(arguments: Any) -> DesignQuestion:
         one_of("products", "a formula of cost is of the figures of one product", products_of(arguments)),
         layers,
         tuple(parse_changes(text) for text in arguments.change),
-        Cost(arguments.cost),
+        CostFormula(arguments.cost),
         arguments.budget,
         starts_of(arguments),
         arguments.tilings,
@@ -262,27 +227,3 @@ def _codesign_question(arguments: Any) -> DesignQuestion:
         arguments.cube_math_type,
         tuning_noise().median,
     )
-
-
-def _print_designs(answer: DesignAnswer, arguments: Any) -> None:
-    from ascendsim.cli.studies.output import print_answer, write_answer_page
-    from ascendsim.report.studies.beside import CODESIGN_DEFINITIONS as DEFINITIONS
-    from ascendsim.report.studies.beside import (
-        codesign_page,
-        codesign_record,
-        codesign_sentence,
-        codesign_table,
-    )
-
-    # The page is written even where the reader of what is printed leaves early, as `head` does.
-    try:
-        print_answer(
-            arguments,
-            answer,
-            codesign_record,
-            codesign_sentence,
-            lambda answer: [codesign_table(answer)],
-            lambda _: [f"Counted: {DEFINITIONS['counted']}"],
-        )
-    finally:
-        write_answer_page(arguments, answer, codesign_page)

@@ -1,29 +1,27 @@
-"""What a study prints of its answer, and the page that it writes of it."""
+"""The options that all studies take, and who computes and writes their answers."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.request import each_once, gradients, natural, positive
+from ascendsim.cli.request import DEFAULT_PRODUCT, each_once, gradients, natural, positive
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ascendsim.report.page.records import Page
-    from ascendsim.report.tables import TextTable
+    from ascendsim.report.studies.told import Output
+    from ascendsim.studies.engine.point import StudyPoint
     from ascendsim.studies.engine.run import Budget, Engine
     from ascendsim.studies.hardware.records import StudiedLayer
     from ascendsim.workloads import Layer, Workload
 
 
 def add_engine_options(command: Any, *, has_table: bool = True) -> None:
-    """Add what every study takes: who computes, how much, where answers are kept, what is written.
+    """Add the options of every study: workers, budget, the store of answers, files to write.
 
     has_table   whether the study writes a table of all calls; else its help says nothing of one
     """
@@ -33,7 +31,7 @@ def add_engine_options(command: Any, *, has_table: bool = True) -> None:
         dest="jobs",
         type=positive,
         metavar="N",
-        help="processes (default: one for each core); --workers is the same",
+        help="processes (default: one for each core); --workers means the same",
     )
     how.add_argument(
         "--scheduler", default="", metavar="ADDRESS", help="Dask scheduler to send points to, in their place"
@@ -74,15 +72,16 @@ def seconds(text: str) -> float:
 
 @contextmanager
 def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
-    """Give the engine and the budget that the options ask for; how much was computed is told at the end.
+    """Yield the engine and the budget of the options; at the end, print how many points were computed.
 
     On standard error: a second run of the same study says 0 there, and prints the same answer.
     """
+    from ascendsim.files import make_folder, require_file, require_folder
     from ascendsim.progress import counted
-    from ascendsim.report.files import make_folder, require_file, require_folder
-    from ascendsim.studies.engine.run import Budget, Engine, Store, require_table_name
+    from ascendsim.studies.engine.run import Budget, Engine, Store
+    from ascendsim.studies.table import require_table_name
 
-    # What cannot be written is told before the work.
+    # Paths that cannot be written are refused before the work.
     if arguments.table is not None:
         require_table_name(arguments.table)
         require_folder(arguments.table.parent)
@@ -104,19 +103,24 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
         )
     kept = arguments.store or "the user's cache"
     points = "1 point" if tell.computed == 1 else f"{tell.computed} points"
-    print(f"{points} computed, the rest taken from {kept}", file=sys.stderr)
+    again = f" ({store.damaged} of them again: what was kept is damaged)" if store.damaged else ""
+    print(f"{points} computed{again}, the rest taken from {kept}", file=sys.stderr)
 
 
-def write_study_page(arguments: Any, page: Page) -> None:
-    """Write the page of a study where one is asked for, and say where it is."""
-    if arguments.out is None:
-        return
-    from ascendsim.report.page.html import write_page
+def output_of(arguments: Any) -> Output:
+    """Return where the options want answers to be written."""
+    from ascendsim.report.studies.told import Output
 
-    path = arguments.out / "study.html"
-    write_page(path, page)
-    # JSON is for another program: nothing else stands beside it.
-    print(f"\nPage in {path}", file=sys.stderr if arguments.json else sys.stdout)
+    return Output(arguments.words, arguments.json, arguments.out)
+
+
+def write_calls(arguments: Any, engine: Engine, points: Sequence[StudyPoint]) -> None:
+    """Write a row for each kernel of each call of a study where a table is asked for."""
+    if arguments.table is not None:
+        from ascendsim.studies.engine.run import calls_table
+
+        # All of them are kept by now, so that nothing is computed.
+        calls_table(engine.answer(points)).write(arguments.table)
 
 
 def _default_store() -> Path | None:
@@ -135,139 +139,20 @@ def _default_store() -> Path | None:
     return path
 
 
-class Answer(Protocol):
-    """What every answer says of the product that was studied."""
-
-    @property
-    def variant(self) -> str:
-        """The product's variant."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """The digest of its figures."""
-        ...
-
-    @property
-    def assumed(self) -> int:
-        """The number of its assumed figures that have a range."""
-        ...
-
-
-AnswerT = TypeVar("AnswerT", bound=Answer)
-
-
-def print_answer(
-    arguments: Any,
-    answer: AnswerT,
-    record: Callable[[AnswerT], Mapping[str, Any]],
-    sentence: Callable[[AnswerT], str],
-    tables: Callable[[AnswerT], Iterable[TextTable]],
-    notes: Callable[[AnswerT], Iterable[str]],
-) -> None:
-    """Print an answer as JSON where that is asked for, else its sentence, its tables and its notes."""
-    if arguments.json:
-        print(json.dumps(record(answer), indent=1))
-        return
-    from ascendsim.report.terminal import make_console, print_table, print_text
-
-    out = make_console()
-    print_text(out, sentence(answer))
-    for table in tables(answer):
-        print_table(out, table)
-    out.print()
-    for note in notes(answer):
-        print_text(out, note)
-
-
-def write_answer_page(
-    arguments: Any, answer: AnswerT, page: Callable[[AnswerT, Mapping[str, str]], Page]
-) -> None:
-    """Write the page of an answer where one is asked for, and how it was made."""
-    from ascendsim.report.studies.beside import facts
-
-    made = facts(arguments.words, answer.variant, answer.digest, answer.assumed)
-    write_study_page(arguments, page(answer, made))
-
-
-@dataclass(frozen=True)
-class Report(Generic[AnswerT]):
-    """How answers of one kind are told.
-
-    record, sentence, tables, notes, page   of one answer
-    title, compared, overview               of several: what they are of, a sentence and tables
-    brief                                   whether the tables of each of several are on the page alone
-    """
-
-    record: Callable[[AnswerT], Mapping[str, Any]]
-    sentence: Callable[[AnswerT], str]
-    tables: Callable[[AnswerT], Iterable[TextTable]]
-    notes: Callable[[AnswerT], Iterable[str]]
-    page: Callable[[AnswerT, Mapping[str, str]], Page]
-    title: Callable[[Sequence[AnswerT]], str]
-    compared: Callable[[Sequence[AnswerT]], str]
-    overview: Callable[[Sequence[AnswerT]], Iterable[TextTable]] = lambda _: ()
-    brief: bool = False
-
-
-def tell(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
-    """Print answers and write their page where one is asked for; several are compared first.
-
-    Files are written even where the reader of what is printed leaves early, as `head` does.
-    """
-    if len(answers) == 1:
-        (answer,) = answers
-        try:
-            print_answer(arguments, answer, told.record, told.sentence, told.tables, told.notes)
-        finally:
-            write_answer_page(arguments, answer, told.page)
-        return
-    try:
-        _print_compared(arguments, answers, told)
-    finally:
-        _write_compared(arguments, answers, told)
-
-
-def _print_compared(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
-    if arguments.json:
-        found = {"answer": told.compared(answers), "answers": [told.record(one) for one in answers]}
-        print(json.dumps(found, indent=1))
-    else:
-        _print_several(answers, told)
-
-
-def _write_compared(arguments: Any, answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
-    if arguments.out is None:
-        return
-    from ascendsim.report.studies.beside import facts
-    from ascendsim.report.studies.hardware import joined
-
-    pages = [told.page(one, facts(arguments.words, one.variant, one.digest, one.assumed)) for one in answers]
-    names = [one.variant for one in answers]
-    overview = tuple(told.overview(answers))
-    write_study_page(arguments, joined(told.title(answers), pages, names, told.compared(answers), overview))
-
-
-def _print_several(answers: Sequence[AnswerT], told: Report[AnswerT]) -> None:
-    from ascendsim.report.terminal import make_console, print_table, print_text
-
-    out = make_console()
-    print_text(out, told.compared(answers))
-    for table in told.overview(answers):
-        print_table(out, table)
-    for answer in () if told.brief else answers:
-        out.print()
-        print_text(out, told.sentence(answer))
-        for table in told.tables(answer):
-            print_table(out, table)
-        out.print()
-        for note in told.notes(answer):
-            print_text(out, note)
-
-
 # Before the user says otherwise: what a repeated kernel finds, and what one inside a large network does.
 STARTS = ("warm", "handed")
-DEFAULT_PRODUCT = "910B"
+
+
+def add_command(kinds: Any, name: str, help: str, description: str, epilog: str) -> Any:
+    """Add a study to the kinds and return it, without options."""
+    return kinds.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def add_kind(
@@ -280,19 +165,12 @@ def add_kind(
     *,
     has_table: bool = True,
 ) -> tuple[Any, Any]:
-    """Add a study to the kinds and return it, with the group of options that say what is studied.
+    """Add a study to the kinds and return it, with the group of options that name the subject.
 
     extra_starts   of L2, which this study knows beside those of every call
     has_table      whether it writes a table of all calls
     """
-    command = kinds.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    command = add_command(kinds, name, help, description, epilog)
     what = command.add_argument_group("what is studied, on what")
     add_products(what)
     what.add_argument(
@@ -334,7 +212,7 @@ def products_of(arguments: Any) -> tuple[str, ...]:
 
 
 def one_of(what: str, why: str, found: Sequence[Any]) -> Any:
-    """Return the only one of what was asked for.
+    """Return the single value of an option.
 
     Raises   ConfigError where there are several: `what` they are, and `why` one is needed
     """
@@ -371,7 +249,7 @@ def add_layers(what: Any) -> None:
 
 
 def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
-    """Return what the words name: its title, and its layers with the gradients that are made of each."""
+    """Return the title of the named workload, and its layers, each with the gradients to be made."""
     from ascendsim.cli.request import problem_of
     from ascendsim.studies.hardware.records import StudiedLayer
     from ascendsim.workloads import load_workload

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.request import Network, Single, natural, problem_of, read_request
 from ascendsim.cli.studies.output import add_products, products_of
 from ascendsim.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from ascendsim.profile import Profile
-    from ascendsim.studies.engine.run import Budget, Engine
-    from ascendsim.studies.modes.choice import Case, PrecisionStudy, Tensors
+    from ascendsim.studies.modes.choice import ConvCase, PrecisionQuestion, Tensors
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Recorded:
         return {name: decode(x, dtype(x.dtype)).astype(np.float64) for name, x in each.items()}
 
 
-def cases_of(arguments: Any) -> tuple[str, list[Case]]:
+def cases_of(arguments: Any) -> tuple[str, list[ConvCase]]:
     """Return a title, and the cases that the words name.
 
     Raises   as `read_request`; ConfigError for options that would be ignored
@@ -65,21 +62,22 @@ def _title(request: Single | Network) -> str:
     return f"{request.workload.title}, batch {request.batch}"
 
 
-def _recorded(path: Path, arguments: Any) -> Case:
+def _recorded(path: Path, arguments: Any) -> ConvCase:
     from ascendsim import ConvProblem
-    from ascendsim.studies.modes.choice import Case
+    from ascendsim.studies.modes.choice import ConvCase
 
     request = read_request(Namespace(**vars(arguments) | {"npz": path}))
     assert isinstance(request, Single)
     assert request.arrays is not None
     problem = ConvProblem(**request.options)
     problem.check_grad_output(request.arrays["grad_output"].shape)
-    digest = sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()
     data = f"recorded, sha256 {digest[:16]}, {arguments.codes or 'values'}"
     load = Recorded(path, arguments.codes)
     for name, values in load().items():
         _require_finite(f"{path}: {name}", values)
-    return Case(path.stem, problem, request.mask, 1, data, load)
+    return ConvCase(path.stem, problem, request.mask, 1, data, load)
 
 
 def _require_finite(where: str, values: Any) -> None:
@@ -99,9 +97,9 @@ def _require_finite(where: str, values: Any) -> None:
         )
 
 
-def _drawn(request: Single | Network, arguments: Any) -> Iterator[Case]:
+def _drawn(request: Single | Network, arguments: Any) -> Iterator[ConvCase]:
     from ascendsim import ConvProblem
-    from ascendsim.studies.modes.choice import Case, Drawn
+    from ascendsim.studies.modes.choice import ConvCase, SyntheticTensors
 
     kinds: Sequence[str] = arguments.data or ("normal",)
     for kind in kinds:
@@ -109,13 +107,13 @@ def _drawn(request: Single | Network, arguments: Any) -> Iterator[Case]:
         ending = f", {kind}" if len(kinds) > 1 else ""
         if isinstance(request, Single):
             problem = ConvProblem(**request.options)
-            load = Drawn(problem, kind, arguments.seed)
-            yield Case(f"{request.title}{ending}", problem, request.mask, 1, data, load)
+            load = SyntheticTensors(problem, kind, arguments.seed)
+            yield ConvCase(f"{request.title}{ending}", problem, request.mask, 1, data, load)
             continue
         for layer in request.layers:
             problem = problem_of(layer, request.batch)
-            load = Drawn(problem, kind, arguments.seed)
-            yield Case(f"{layer.name}{ending}", problem, request.mask_of(layer), layer.count, data, load)
+            load = SyntheticTensors(problem, kind, arguments.seed)
+            yield ConvCase(f"{layer.name}{ending}", problem, request.mask_of(layer), layer.count, data, load)
 
 
 _EXAMPLES = """\
@@ -133,16 +131,15 @@ DTYPES = ("float16", "bfloat16", "float32")
 def add_precision(kinds: Any) -> Any:
     """Add the command to the kinds of studies and return it."""
     from ascendsim.cli.request import add_problem
-    from ascendsim.cli.studies.output import add_engine_options
+    from ascendsim.cli.studies.output import add_command, add_engine_options
 
-    command = kinds.add_parser(
+    command = add_command(
+        kinds,
         "precision",
-        help="which format and cubeMathType, by error and time",
-        description="Hold the gradients of a layer, a network or recorded tensors against float64 under "
-        "every format, cubeMathType, accumulation model and loss scale; name the cheapest mode that passes.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "which format and cubeMathType, by error and time",
+        "Hold the gradients of a layer, a network or recorded tensors against float64 under every format, "
+        "cubeMathType, accumulation model and loss scale; name the cheapest mode that passes.",
+        _EXAMPLES,
     )
     add_problem(command)
     _add_axes(command.add_argument_group("what is varied; several of each with commas between"))
@@ -196,55 +193,43 @@ def _numbers(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
 
 def precision(arguments: Any) -> int:
     """Measure, answer, print, and write what was asked for."""
-    from ascendsim.cli.studies.output import engine_of
-    from ascendsim.profile import load_profile
+    from ascendsim.cli.studies.output import engine_of, output_of
+    from ascendsim.report.studies.precision import precision_compared, precision_rows, precision_told
+    from ascendsim.studies.modes.measure import study_precision
+    from ascendsim.studies.table import Table
 
     _check(arguments)
-    profiles = [load_profile(product) for product in products_of(arguments)]
-    title, cases = cases_of(arguments)
+    questions = _questions(arguments)
     with engine_of(arguments) as (engine, budget):
-        studies = [_measured(arguments, profile, title, cases, engine, budget) for profile in profiles]
-    _print(studies, arguments, profiles)
+        studies = [study_precision(question, engine, budget) for question in questions]
+    # The table first: where it cannot be written, nothing is printed but the reason.
+    if arguments.table is not None:
+        rows = [row for study in studies for row in precision_rows(study)]
+        Table.of_records("Gradients", rows).write(arguments.table)
+    output_of(arguments).tell(studies, precision_told, precision_compared)
     return 0
 
 
-def _measured(
-    arguments: Any, profile: Profile, title: str, cases: Sequence[Case], engine: Engine, budget: Budget
-) -> PrecisionStudy:
-    """Measure all cases on a product."""
-    from ascendsim.studies.engine.run import Engine
-    from ascendsim.studies.modes.choice import PrecisionStudy
-    from ascendsim.studies.modes.measure import Axes, PrecisionPoint, answer, case_errors
+def _questions(arguments: Any) -> list[PrecisionQuestion]:
+    """Return a question for each product."""
+    from ascendsim.profile import load_profile
+    from ascendsim.studies.modes.choice import Axes, PrecisionQuestion
     from ascendsim.validate.run import tuning_noise
 
+    profiles = [load_profile(product) for product in products_of(arguments)]
+    title, cases = cases_of(arguments)
     models = tuple(None if model == "default" else model for model in arguments.accumulation)
-    axes = Axes(
-        profile,
-        arguments.dtype or DTYPES,
-        arguments.cube_math_type,
-        models,
-        arguments.loss_scale,
-        arguments.rules,
-    )
-    points = [PrecisionPoint(axes, case) for case in cases]
-    # The engine asks no more of a point than its key and label, and hands it back.
-    own = Engine(engine.store, engine.jobs, engine.scheduler, engine.advance, cast("Any", answer))
-    outcome = own.answer(cast("Any", points), budget)
-    found = []
-    for _, one in outcome:
-        if one is not None and one.reason:
-            raise ConfigError(one.reason)
-        if one is not None:
-            found.append(case_errors(one.text))
-    # The answer is over all cases: without some of them it would be another one.
-    if outcome.left:
-        raise ConfigError(
-            f"study precision: time or trials are used up with {outcome.left} of {len(cases)} cases left; "
-            "what was measured is kept: run the same command again to go on"
+    varied = arguments.cube_math_type, models, arguments.loss_scale, arguments.rules
+    return [
+        PrecisionQuestion(
+            title,
+            Axes(profile, arguments.dtype or DTYPES, *varied),
+            tuple(cases),
+            arguments.limit,
+            tuning_noise().median,
         )
-    data = tuple(dict.fromkeys(case.data for case in cases))
-    asked = arguments.limit, len(models), data, tuple(found)
-    return PrecisionStudy(title, profile.variant, *asked, tuning_noise().median)
+        for profile in profiles
+    ]
 
 
 def _check(arguments: Any) -> None:
@@ -272,77 +257,3 @@ def _check(arguments: Any) -> None:
             raise ConfigError(
                 f"--data {kind}: it must be {' or '.join(DATA)}, or give recorded tensors by --npz"
             )
-
-
-def _print(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence[Profile]) -> None:
-    from ascendsim.report.studies.precision import precision_rows
-    from ascendsim.studies.engine.run import write_table
-
-    # The table first: where it cannot be written, nothing is printed but the reason.
-    if arguments.table is not None:
-        write_table([row for study in studies for row in precision_rows(study)], arguments.table)
-    # The page is written even where the reader of what is printed leaves early, as `head` does.
-    try:
-        told = _print_json if arguments.json else _print_tables
-        told(studies)
-    finally:
-        _write_page(studies, arguments, profiles)
-
-
-def _print_json(studies: Sequence[PrecisionStudy]) -> None:
-    from ascendsim.report.studies.precision import precision_compared, precision_record
-
-    records = [precision_record(study) for study in studies]
-    several = len(studies) > 1
-    said = {"answer": precision_compared(studies), "answers": records} if several else records[0]
-    print(json.dumps(said, indent=1, allow_nan=False))
-
-
-def _write_page(studies: Sequence[PrecisionStudy], arguments: Any, profiles: Sequence[Profile]) -> None:
-    from ascendsim.cli.studies.output import write_study_page
-    from ascendsim.report.studies.beside import facts as study_facts
-    from ascendsim.report.studies.hardware import joined
-    from ascendsim.report.studies.precision import precision_compared, precision_page, precision_title
-    from ascendsim.studies.sweep import ranged_figures
-
-    pages = []
-    for study, profile in zip(studies, profiles, strict=True):
-        assumed = len(ranged_figures(profile))
-        facts = study_facts(arguments.words, profile.variant, profile.content.hex(), assumed)
-        pages.append(precision_page(study, facts))
-    names = [study.variant for study in studies]
-    page = pages[0]
-    if len(studies) > 1:
-        page = joined(precision_title(studies), pages, names, precision_compared(studies))
-    write_study_page(arguments, page)
-
-
-def _print_tables(studies: Sequence[PrecisionStudy]) -> None:
-    from ascendsim.report.studies.precision import (
-        DEFINITIONS,
-        mode_table,
-        parts_table,
-        precision_compared,
-        precision_sentence,
-        reasons,
-        refusals,
-        share_table,
-    )
-    from ascendsim.report.terminal import make_console, print_table, print_text
-
-    out = make_console()
-    if len(studies) > 1:
-        print_text(out, precision_compared(studies))
-        out.print()
-    for study in studies:
-        print_text(out, precision_sentence(study))
-        for line in reasons(study):
-            print_text(out, line)
-        print_table(out, mode_table(study))
-        print_table(out, parts_table(study))
-        print_table(out, share_table(study, every=False))
-        out.print()
-        for line in refusals(study):
-            print_text(out, line)
-    for word in ("error", "storage, cast, output, sums", "of terms", "passes limit", "misses rules", "us"):
-        print_text(out, f"{word}: {DEFINITIONS[word]}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +27,8 @@ def beside(arguments: Any, questions: Sequence[TilingQuestion]) -> int:
 
     Raises   ConfigError for options of a search, for several calls, or a file without a plan of the gradient
     """
-    from ascendsim.cli.studies.output import print_answer, write_answer_page
-    from ascendsim.report.studies.beside import (
-        beside_notes,
-        beside_page,
-        beside_record,
-        beside_sentence,
-        beside_tables,
-    )
+    from ascendsim.cli.studies.output import output_of
+    from ascendsim.report.studies.beside import beside_told
     from ascendsim.studies.tuning.study import set_beside
 
     for option in _OF_A_SEARCH:
@@ -47,10 +40,7 @@ def beside(arguments: Any, questions: Sequence[TilingQuestion]) -> int:
     )
     schedules = schedules_of([arguments.schedule] if arguments.schedule else None)
     answer = set_beside(question, _plan(arguments, question.gradient), schedules[0] if schedules else None)
-    try:
-        print_answer(arguments, answer, beside_record, beside_sentence, beside_tables, beside_notes)
-    finally:
-        write_answer_page(arguments, answer, beside_page)
+    output_of(arguments).tell([answer], beside_told)
     return 0
 
 
@@ -71,7 +61,7 @@ def _plan(arguments: Any, gradient: str) -> Any:
 
 
 def add_file_options(command: Any) -> None:
-    """Add the options of what goes to a device, and comes from it."""
+    """Add the options for files that go to a device, and come back from it."""
     device = command.add_argument_group("to a device and back")
     device.add_argument(
         "--export-top",
@@ -97,7 +87,7 @@ def check_file_options(arguments: Any) -> None:
 
     Raises   ConfigError, DataError
     """
-    from ascendsim.report.files import require_folder
+    from ascendsim.files import require_folder
 
     if arguments.export_top is not None:
         require_folder(arguments.export)
@@ -122,16 +112,11 @@ def export_top(tuner: Tuner, arguments: Any) -> None:
 
 def rank_measured(question: TilingQuestion, engine: Engine, budget: Budget, arguments: Any) -> None:
     """Rank the plans of a folder by what a device measured, beside the model's times of them."""
-    from ascendsim.report.studies.beside import (
-        measured_notes,
-        measured_record,
-        measured_sentence,
-        measured_table,
-    )
-    from ascendsim.report.terminal import make_console, print_table, print_text
+    from ascendsim.cli.studies.output import output_of
+    from ascendsim.report.studies.beside import measured_told
     from ascendsim.studies.engine.run import require_answer
     from ascendsim.studies.tuning.tune import exported_plans, point_of
-    from ascendsim.validate.plans.measured import MeasuredPlan, measured_times, ranked_anew
+    from ascendsim.validate.coverage import MeasuredPlan, measured_times, ranked_anew
 
     plans = exported_plans(arguments.export, question.gradient)
     times = measured_times(arguments.measured, question.gradient, len(plans))
@@ -145,15 +130,7 @@ def rank_measured(question: TilingQuestion, engine: Engine, budget: Budget, argu
         found.append(MeasuredPlan(name, measured_us, float(product["time_us"])))
     ranking = ranked_anew(found)
     where = f"On {question.product}, {question.gradient} of {question.title}"
-    if arguments.json:
-        print(json.dumps(measured_record(ranking, where), indent=1))
-        return
-    out = make_console()
-    print_text(out, measured_sentence(ranking, where))
-    print_table(out, measured_table(ranking, start))
-    out.print()
-    for note in measured_notes(ranking):
-        print_text(out, note)
+    output_of(arguments).show(measured_told(ranking, where, start))
 
 
 _EXAMPLES = """\
@@ -226,13 +203,13 @@ def add_tiling(kinds: Any) -> Any:
 
 def tiling(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
-    from ascendsim.cli.studies.output import engine_of
+    from ascendsim.cli.studies.output import engine_of, output_of, write_calls
+    from ascendsim.files import require_file
     from ascendsim.ops.plan import form_of
-    from ascendsim.report.files import require_file
-    from ascendsim.studies.engine.run import rows_of, write_table
+    from ascendsim.report.studies.tiling import tiling_compared, tiling_told
     from ascendsim.studies.tuning.study import study_tiling
 
-    # A file that no plan can be written to is told before anything is timed.
+    # A file that cannot be written is refused before anything is timed.
     if arguments.write_plan is not None:
         form_of(arguments.write_plan)
         require_file(arguments.write_plan)
@@ -250,12 +227,10 @@ def tiling(arguments: Any) -> int:
         return 0
     with engine_of(arguments) as (engine, budget):
         found = [study_tiling(question, engine, budget) for question in questions]
-        if arguments.table is not None:
-            points = [point for _, tuner in found for point in tuner.timed.values()]
-            write_table(rows_of(engine.answer(points)), arguments.table)
+        write_calls(arguments, engine, [point for _, tuner in found for point in tuner.timed.values()])
     # Files are written even where the reader of what is printed leaves early, as `head` does.
     try:
-        _print([answer for answer, _ in found], arguments)
+        output_of(arguments).tell([answer for answer, _ in found], tiling_told, tiling_compared)
     finally:
         _write_plan(found[0][0], arguments)
         export_top(found[0][1], arguments)
@@ -294,7 +269,7 @@ def _questions(arguments: Any) -> list[TilingQuestion]:
 def _margin(percent: float | None) -> float:
     """Return the least saving of a winner, as a part of the time.
 
-    Raises   ConfigError for what is no percentage
+    Raises   ConfigError for a text that is no percentage
     """
     if percent is not None:
         if not 0 <= percent < 100:
@@ -303,26 +278,6 @@ def _margin(percent: float | None) -> float:
     from ascendsim.validate.run import tuning_noise
 
     return tuning_noise().median
-
-
-def _print(answers: Sequence[TilingAnswer], arguments: Any) -> None:
-    from ascendsim.cli.studies.output import Report, tell
-    from ascendsim.report.studies.tiling import (
-        notes,
-        tiling_page,
-        tiling_record,
-        tiling_sentence,
-        tiling_tables,
-    )
-    from ascendsim.report.studies.tiling_cases import cases_tables, tiling_compared, tiling_title
-
-    told = Report(
-        *(tiling_record, tiling_sentence, tiling_tables, notes, tiling_page),
-        *(tiling_title, tiling_compared),
-        cases_tables,
-        brief=True,
-    )
-    tell(arguments, answers, told)
 
 
 def _write_plan(answer: TilingAnswer, arguments: Any) -> None:

@@ -12,7 +12,7 @@ The definitions are in `twins`, the compiled versions behind `accumulate`.
     block-add:K:R:R2               per block: s <- R(sum); c <- R2(c + s)
     tree:K:adjacent|halves:R       per block: pairwise R(x + y) over leaves R(a*b); c <- R(c + root)
     align:K:Fn:R[:acc]             per block: terms cut n bits below the largest exponent, exact sum, R
-    fp16-acc(<one of the above>)   the same with R rounding to binary16
+    fp16-acc(<one of the above>)   that model with R rounding to binary16
 
 K is a number or `cube_k` (the documented k per cycle of the product and format), R one of RNE (nearest, ties
 to even), RNA (nearest, ties away from zero), RZ (toward zero). Options follow the model, in this order:
@@ -47,7 +47,7 @@ PRODUCTS: Final = ("exact", "split3")
 OVERFLOWS: Final = ("ieee", "saturate")
 CUBE_K: Final = "cube_k"
 BINARY32_MIN_EXPONENT: Final = FLOAT32.min_exponent
-# Far above any k of a cube product; trees have a stack for so many leaves, and aligned sums room in a double.
+# Far above any k of a cube product; trees have a stack for this many leaves, and aligned sums fit a double.
 MAX_BLOCK: Final = 65536
 # No measured unit has more than 25. With 32 a cut term has 34 bits, and a sum of 2^16 of them fits a double.
 MAX_FRACTION_BITS: Final = 32
@@ -69,6 +69,8 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "align": ("block", "fraction_bits", "rounding", "with_accumulator"),
 }
 KINDS: Final = tuple(_PARTS)
+# No model has a text so long; a message should stay short.
+LONGEST_TEXT: Final = 200
 # Only to guess, in an error, which model was meant.
 _EXAMPLES: Final = (
     *(f"{kind}:{r}" for kind in ("exact", "exact-mmad", "seq", "seq-muladd") for r in ROUNDINGS),
@@ -191,7 +193,7 @@ class AccumulationModel:
 
     @property
     def resolved(self) -> bool:
-        """Tell whether the block size is a number."""
+        """Return whether the block size is a number."""
         return self.block != CUBE_K
 
     def resolve(self, cube_k: int, operand_min_exponent: int | None = None) -> AccumulationModel:
@@ -239,7 +241,8 @@ def _number(text: str) -> int | None:
 def _unreadable(text: str, base: str, half: bool) -> ConfigError:
     found = _nearest(base[len("fp16-acc(") : -1] if half else base)
     hint = f" Did you mean {f'fp16-acc({found})' if half else found}?" if found else ""
-    return ConfigError(f"accumulation model: cannot read {text!r}.{hint} The grammar is {GRAMMAR}")
+    said = repr(text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}...")
+    return ConfigError(f"accumulation model: cannot read {said}.{hint} The grammar is {GRAMMAR}")
 
 
 def _nearest(text: str) -> str:
@@ -282,7 +285,7 @@ class IntegerSum:
     overflow: str = "wrap"
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
+        """Refuse fields that have no meaning together."""
         if self.overflow not in INTEGER_OVERFLOWS:
             raise _refusal(str(self))
 
@@ -327,7 +330,7 @@ def _refusal(text: str) -> ConfigError:
 
 
 def rounds_once(model: Accumulation) -> bool:
-    """Tell whether a model rounds once for a whole reduction, however many Mmads it takes."""
+    """Return whether a model rounds once for a whole reduction, however many Mmads it takes."""
     return getattr(model, "kind", "") == "exact"
 
 

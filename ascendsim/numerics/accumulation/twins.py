@@ -1,11 +1,11 @@
 """Define every accumulation model on exact integers, one output at a time.
 
-These functions are the meaning of the models' names, and what is right where anything else disagrees; the
+These functions define the models' names, and are right where anything else disagrees; the
 compiled versions are fast ways to the same bits. Nothing here rounds except `rounded`, and every function
 reads like the line it defines.
 
 Exact values. Every finite binary32 is a whole number of 2^-149 and every product of two a whole number of
-2^-298, so an exact value is a Python integer that counts 2^-298. A `Term` is such an integer when the value
+2^-298, so an exact value is a Python integer that counts 2^-298. A `Term` is this integer when the value
 is finite and not zero, and a float when it is a signed zero, an infinity or NaN.
 
 Special values. Any NaN, zero times infinity or infinity minus infinity gives NaN, otherwise infinity wins. An
@@ -47,7 +47,7 @@ def exponent(x: Term) -> int:
 
 
 def low_half(x: float) -> float:
-    """Return what the lower 12 of the 24 significand bits of a binary32 are worth."""
+    """Return the value of the lower 12 of the 24 significand bits of a binary32."""
     bits = np.float32(x).view(np.uint32)
     return x - float((bits & np.uint32(0xFFFFF000)).view(np.float32))
 
@@ -163,7 +163,7 @@ def _is_number(x: float) -> bool:
 
 
 def _truncated(x: Term, unit_exponent: int) -> Term:
-    # A unit below 2^-298 cuts nothing: every exact value is a multiple of that.
+    # A unit below 2^-298 cuts nothing: every exact value is a multiple of 2^-298.
     shift = unit_exponent + FRACTION_BITS
     if isinstance(x, float) or shift <= 0:
         return x
@@ -193,8 +193,10 @@ def add_block(model: AccumulationModel, c: float, pairs: Sequence[Pair]) -> floa
             return block_add(c, products, r, r2)
         case "tree":
             return tree(c, products, r, int(model.block), model.pairing)
-        case _:
+        case "align":
             return align(c, pairs, products, r, model)
+        case _:
+            raise AssertionError(f"add_block does not know the accumulation model kind {model.kind!r}")
 
 
 def output(model: AccumulationModel, c: float, a_row: Sequence[float], b_column: Sequence[float]) -> float:
@@ -236,7 +238,7 @@ def accumulate_twin(
     Shapes   a (m, k), b (k, n), c (m, n) -> (m, n); k = 0 returns c
     Types    binary32 values; the result is float32
     Order    blocks of consecutive k from k = 0 of this call; the last one may be short; `exact` is meant to
-             get its whole reduction in one call (`reduction.products_of`)
+             get its whole reduction in one call (`models.products_of`)
     Raises   ShapeError if the sizes differ, ConfigError if the model's block is still `cube_k`
     """
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):

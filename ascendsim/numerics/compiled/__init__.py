@@ -10,11 +10,11 @@ From the bottom up; each module imports only from lines above its own:
     packing           operands packed for panels, a panel reduced to one scalar, memory that is taken in turn
     workspace         the memory of one call, filled; the proofs that doubles suffice for its operands
     block_sums        one block of products, summed as fast as is proven exact, and from block to block
-    kernels           a loop over panels for each kind of model:
-        block         block, block-add, exact; seq and seq-muladd; the same with binary16 accumulators
-        align         align, tree
+    block_kernels     a loop over panels for block, block-add, exact; seq and seq-muladd; all with binary16
+                      accumulators too
+    align_kernels     a loop over panels for align, tree
     accumulate        the one door: choose the kernel of a model at its first use
-    gathered          the same for long products of operands that are left where they lie
+    gathered          long products of operands that are left in place
 
 A kernel is right when its bits equal the twin's; speed is measured by `python -m benchmarks accumulation`.
 """

@@ -32,7 +32,7 @@ def accumulate(model: AccumulationModel, a: FloatArray, b: FloatArray, c: FloatA
     Shapes   a (m, k), b (k, n), c (m, n), C-contiguous (a and b are copied if they are not)
     Types    float32 carriers
     Order    blocks begin at k = 0 of this call; `exact` is meant to get its whole reduction in one call
-             (`accumulation.reduction`)
+             (`models.products_of`)
     Special  as `twins` says; the payload of a NaN is not promised
     Modes    of the processor (rounding, flush to zero) that the calling thread has set change nothing
     Raises   ShapeError if the sizes differ, UnsupportedError for another dtype or a c that cannot be written
@@ -55,7 +55,7 @@ def accumulate(model: AccumulationModel, a: FloatArray, b: FloatArray, c: FloatA
 
 
 def _checked(a: FloatArray, b: FloatArray, c: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return operands that a kernel can take, or say what is wrong."""
+    """Return operands that a kernel can take, or raise an error with the reason."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
         raise ShapeError(f"accumulate: a {a.shape}, b {b.shape}, c {c.shape} do not fit (m,k) (k,n) -> (m,n)")
     if not a.dtype == b.dtype == c.dtype == _FLOAT32:
@@ -102,14 +102,16 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
     if chained:
         return _chain(parameters)
     if kind == "tree":
-        from ascendsim.numerics.compiled.kernels.align import tree
+        from ascendsim.numerics.compiled.align_kernels import tree
 
         return lambda a, b, c: tree(a, b, c, parameters, model.pairing == "halves")
     if kind == "align":
-        from ascendsim.numerics.compiled.kernels.align import align
+        from ascendsim.numerics.compiled.align_kernels import align
 
         return lambda a, b, c: align(a, b, c, parameters, model.fraction_bits, model.with_accumulator)
-    from ascendsim.numerics.compiled.kernels.block import block as sum_blocks
+    if kind not in ("exact", "exact-mmad", "block", "block-add"):
+        raise AssertionError(f"_kernel does not know the accumulation model kind {kind!r}")
+    from ascendsim.numerics.compiled.block_kernels import block as sum_blocks
 
     fields = plain(parameters)
     return lambda a, b, c: sum_blocks(a, b, c, fields)
@@ -117,7 +119,7 @@ def _kernel(model: AccumulationModel, split: bool) -> Kernel:
 
 def _chain(parameters: "KernelModel") -> Kernel:
     """Choose the function for a chain: the processor's own arithmetic where it rounds as the model does."""
-    from ascendsim.numerics.compiled.kernels.block import chain
+    from ascendsim.numerics.compiled.block_kernels import chain
     from ascendsim.numerics.compiled.panel_rounding import RNE, RZ
     from ascendsim.numerics.compiled.panels import CAN_CUT
 
@@ -126,10 +128,10 @@ def _chain(parameters: "KernelModel") -> Kernel:
     if not own or how.flush_below > 0.0 or parameters.split:
         return lambda a, b, c: chain(a, b, c, parameters)
     if not how.half:
-        from ascendsim.numerics.compiled.kernels.block import seq
+        from ascendsim.numerics.compiled.block_kernels import seq
 
         return lambda a, b, c: seq(a, b, c, fused, how.cuts)
-    from ascendsim.numerics.compiled.kernels.block import cut_half_chain, half_chain
+    from ascendsim.numerics.compiled.block_kernels import cut_half_chain, half_chain
 
     def half_or_any(a: FloatArray, b: FloatArray, c: FloatArray) -> None:
         if not half_chain(a, b, c, fused):

@@ -89,7 +89,7 @@ _LEAST_SHARE: Final = 1.001 * 2.0**-12
 _MOST_PRODUCTS: Final = 1 << 14
 
 
-class Block(NamedTuple):
+class PanelBlock(NamedTuple):
     """One block of one panel.
 
     a, b     where its operands begin, counted from the first packed row and column
@@ -106,13 +106,13 @@ class Block(NamedTuple):
 
 
 @inlined
-def block_of(work: Workspace, i: int, j: int, number: int, size: int) -> Block:
+def block_of(work: Workspace, i: int, j: int, number: int, size: int) -> PanelBlock:
     """Find a block by the first row and column of its panel and its number."""
     group, panel, first = i // ROWS, j // LANES, number * size
     a_extent = work.a_extents + 2 * (group * work.blocks + number)
     b_extent = work.b_extents + 2 * (panel * work.blocks + number)
     length = min(size, work.k - first)
-    return Block(
+    return PanelBlock(
         (group * work.k + first) * ROWS,
         (panel * work.k + first) * LANES,
         length,
@@ -122,7 +122,7 @@ def block_of(work: Workspace, i: int, j: int, number: int, size: int) -> Block:
 
 
 @inlined
-def widened(reach: float, unit: float, block: Block) -> tuple[float, float]:
+def widened(reach: float, unit: float, block: PanelBlock) -> tuple[float, float]:
     """Return a bound of the accumulators and a unit of theirs, as they are after one more block.
 
     What is known stays true: sums are multiples of the common unit, and rounding leaves them so: what does
@@ -133,12 +133,12 @@ def widened(reach: float, unit: float, block: Block) -> tuple[float, float]:
 
 @inlined
 def is_exact(reach: float, unit: float) -> bool:
-    """Tell whether a double holds every multiple of a unit up to a bound."""
+    """Return whether a double holds every multiple of a unit up to a bound."""
     return reach <= EXACT_UNITS * unit
 
 
 @inlined
-def plain_sum(work: Workspace, block: Block, acc: Panel, split: bool) -> Panel:
+def plain_sum(work: Workspace, block: PanelBlock, acc: Panel, split: bool) -> Panel:
     """Add the products in double."""
     for t in range(block.length):
         x, y = factors(work, block.a, block.b, t)
@@ -149,7 +149,7 @@ def plain_sum(work: Workspace, block: Block, acc: Panel, split: bool) -> Panel:
 
 
 @inlined
-def error_bound(work: Workspace, block: Block, start: Panel, cuts: bool) -> Panel:
+def error_bound(work: Workspace, block: PanelBlock, start: Panel, cuts: bool) -> Panel:
     """Bound what `plain_sum` loses: two roundings per product or fewer, each 2^-53 of a partial sum.
 
     Counting three leaves room for the roundings of the bound itself, which is summed in singles, and the
@@ -170,8 +170,8 @@ def error_bound(work: Workspace, block: Block, start: Panel, cuts: bool) -> Pane
 
 
 @inlined
-def is_far_from_ties(total: Panel, found: Panel, block: Block) -> bool:
-    """Tell at a glance that `found` is what the exact sums round to, of which `plain_sum` made `total`.
+def is_far_from_ties(total: Panel, found: Panel, block: PanelBlock) -> bool:
+    """Return whether a quick test shows that `found` are the rounded exact sums; `total` is from `plain_sum`.
 
     Only where the machine rounds to nearest; False says nothing. Each product may add an error of half a last
     place of a partial sum. No partial sum is larger than the total and the bound together, so none is where
@@ -200,7 +200,7 @@ def _fill_magnitudes(work: Workspace) -> None:
 
 
 @called
-def careful_sum(work: Workspace, block: Block, model: KernelModel) -> None:
+def careful_sum(work: Workspace, block: PanelBlock, model: KernelModel) -> None:
     """Turn the accumulators at `start` into sums at `result`."""
     out_of_line()
     start = tile(work.doubles, work.start, LANES)
@@ -220,8 +220,8 @@ def careful_sum(work: Workspace, block: Block, model: KernelModel) -> None:
 
 
 @inlined
-def _bounded_sum(work: Workspace, block: Block, start: Panel, model: KernelModel) -> bool:
-    """Sum in double, and tell whether the error cannot change how any of the sums rounds."""
+def _bounded_sum(work: Workspace, block: PanelBlock, start: Panel, model: KernelModel) -> bool:
+    """Sum in double; return whether the error is too small to change the rounding of any sum."""
     need_magnitudes(work)
     total = plain_sum(work, block, start, model.split)
     error = error_bound(work, block, start, model.sum.cuts)
@@ -234,7 +234,7 @@ def _bounded_sum(work: Workspace, block: Block, start: Panel, model: KernelModel
 
 
 @called
-def _sum_with_errors(work: Workspace, block: Block, split: bool) -> None:
+def _sum_with_errors(work: Workspace, block: PanelBlock, split: bool) -> None:
     out_of_line()
     total = tile(work.doubles, work.start, LANES)
     errors, lost = spread(0.0), spread(0.0)
@@ -252,7 +252,7 @@ def _sum_with_errors(work: Workspace, block: Block, split: bool) -> None:
 
 
 @called
-def _sum_as_integers(work: Workspace, block: Block, split: bool) -> None:
+def _sum_as_integers(work: Workspace, block: PanelBlock, split: bool) -> None:
     """Sum anew where the flags are positive, which they are nowhere when a sum is Inf or NaN."""
     out_of_line()
     for place in range(PANEL):
@@ -375,7 +375,7 @@ def left_of(panel: Packed, t: int) -> Panel:
 
 @inlined
 def add_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
-    """Return accumulators after so many steps in blocks of a size, each sum rounded once to a single.
+    """Return accumulators after `length` steps in blocks of a size, each sum rounded once to a single.
 
     right, place   doubles, LANES for each step from there on
     """
@@ -394,7 +394,7 @@ def add_blocks(left: Packed, right: Array, place: int, length: int, size: int, a
 
 @inlined
 def is_normal(reach: float, unit: float) -> bool:
-    """Tell whether `add_normal_blocks` rounds multiples of a unit up to a bound as conversions do."""
+    """Return whether `add_normal_blocks` rounds multiples of a unit up to a bound as conversions do."""
     return unit >= SMALLEST and reach <= min(_LARGE, _SPLIT_UNITS * unit)
 
 
@@ -402,7 +402,7 @@ def is_normal(reach: float, unit: float) -> bool:
 def add_normal_blocks(
     left: Packed, right: Array, place: int, length: int, size: int, acc: Panel, cuts: bool
 ) -> Panel:
-    """Return the same as `add_blocks`, sooner, if `is_normal` and none of the accumulators is -0.
+    """Return the result of `add_blocks`, sooner, if `is_normal` and none of the accumulators is -0.
 
     cuts   sums are cut, while the processor rounds toward zero; accumulators may be -0 then
     """
@@ -417,7 +417,7 @@ def add_normal_blocks(
 def cut(x: Panel) -> Panel:
     """Round doubles that are multiples of SMALLEST toward zero to singles; -0 stays.
 
-    Singles below the normal ones have fewer bits than are left here, and such multiples need no more.
+    Subnormal singles have fewer bits than are left here, and their multiples need no more.
     """
     return as_float(as_bits(x) & spread(_IN_SINGLE))
 
@@ -427,7 +427,7 @@ def split(x: Panel) -> Panel:
     """Round doubles to singles by two operations that go beside multiply-adds; conversions hold these up.
 
     It is Veltkamp's splitting. 2^29 x + x has its last place where a single as large as x has it, and 2^29 x
-    is a whole multiple of that place, with an even number of them where x is in the middle of two singles. So
+    is a whole multiple of it, and an even one where x is in the middle of two singles. So
     the first operation rounds x as a conversion does, and the second takes 2^29 x off, exactly.
 
     Where the sum reaches the next power of two, its last place is twice as large. It does so only for an x

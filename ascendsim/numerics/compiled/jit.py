@@ -5,7 +5,7 @@ folder is named after a hash of every source of `numerics` and `native`: one cha
 folder. The sources of `compiled` and what it imports would do today, but a constant imported from a neighbour
 would then go stale.
 
-The compiler's own files are pickles without a checksum, loaded whoever has written them. So what is kept goes
+The compiler's own files are pickles without a checksum, loaded whoever has written them. So kept code goes
 through `native/sealed.py` instead: a file for each function and the types of its arguments.
 """
 
@@ -80,7 +80,7 @@ class _Kept(_Cache):  # type: ignore[misc]  # numba has no types for type checke
         self._is_enabled = True
 
     def load_overload(self, types: object, target: Any) -> Any:
-        """Return what is kept for some types of arguments; None if nothing is."""
+        """Return the kept code for some types of arguments; None without any."""
         target.refresh()
         path = self._path(types, target.codegen())
         found = read_sealed(path) if path else None
@@ -106,7 +106,7 @@ class _Kept(_Cache):  # type: ignore[misc]  # numba has no types for type checke
         self._is_enabled = False
 
     def flush(self) -> None:
-        """Remove what is kept of this function, for any types."""
+        """Remove the kept code of this function, for any types."""
         folder = cache_folder()
         for path in folder.glob(f"{self._name}-*") if folder else ():
             path.unlink(missing_ok=True)

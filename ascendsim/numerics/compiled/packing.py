@@ -1,4 +1,4 @@
-"""Lay operands and accumulators out for the kernels: aligned, in whole panels, zeros in what is over.
+"""Lay operands and accumulators out for the kernels: aligned, in whole panels, with zeros in the rest.
 
 Both operands are packed alike: a in groups of ROWS rows, b in groups of LANES columns, and inside a group one
 line per k. So the operands of any block of any panel are contiguous: line group * k + t of a holds
@@ -73,12 +73,12 @@ MARGIN: Final = 32  # elements that `aligned` may skip or round up to in one arr
 
 
 def packed_size(m: int, k: int, n: int) -> int:
-    """Return how many elements both packed operands take at most."""
+    """Return the largest number of elements in both packed operands."""
     return (m + n + ROWS + LANES) * k
 
 
 def padded_size(m: int, n: int) -> int:
-    """Return how many elements m rows of n accumulators take at most in whole panels."""
+    """Return the largest number of elements in the whole panels of m rows of n accumulators."""
     return (m + ROWS) * (n + LANES)
 
 
@@ -90,7 +90,7 @@ def singles_for(a: Array, b: Array) -> Array:
 
 @called
 def group_count(count: int, unit: int) -> int:
-    """Return how many groups hold so many rows or columns, the last one perhaps in part."""
+    """Return the number of groups of `unit` that hold `count` rows or columns; the last may be partial."""
     return -(-count // unit)
 
 
@@ -263,7 +263,7 @@ _least = _reduced("umin", "<")
 
 
 def _folded(builder: Any, row: Any, stop: int, combine: Emit, lanes: int = LANES) -> Any:
-    """Combine one half of a vector with the other, until so many lanes are left."""
+    """Combine one half of a vector with the other, until `lanes` lanes are left."""
     while lanes > stop:
         lanes //= 2
         halves = [
@@ -310,7 +310,8 @@ def smaller(x: Panel, y: Panel) -> Panel:
 def lowest_bits(magnitudes: Panel) -> Panel:
     """Return the lowest set bit of each single as integers that are ordered as these bits are.
 
-    The bits of that power of two, less one; of zero the largest integer. `lowest_of` gives the smallest.
+    The result holds the bits of the power of two, less one; for zero the largest integer. `lowest_of` gives
+    the smallest.
     """
     # As `extents.extent` does it: x & (x - 1) clears the lowest bit, unless that is the hidden one.
     bits = as_bits(magnitudes)
@@ -327,21 +328,21 @@ def largest_of(bits: Panel) -> float:
 
 @inlined
 def lowest_of(bits: Panel) -> float:
-    """Return the smallest of what `lowest_bits` has found; infinity if all are zero."""
+    """Return the smallest result of `lowest_bits`; infinity if all are zero."""
     smallest = _least(bits)
     return np.inf if smallest == _MAGNITUDE else np.float64(scalar_float(np.int32(smallest + _ONE)))
 
 
 @inlined
 def has_minus_zero(values: Panel) -> bool:
-    """Tell whether any of the singles is -0."""
+    """Return whether any of the singles is -0."""
     found: bool = any_lane(equal(as_bits(values), spread(_MINUS_ZERO)))
     return found
 
 
 @inlined
 def reach_and_unit(accumulators: Panel) -> tuple[float, float]:
-    """Return the largest magnitude of singles, and a power of two of which all are whole multiples.
+    """Return the largest magnitude of singles, and a power of two that divides all of them.
 
     Zeros    are multiples of anything: without another value the unit is infinite
     Special  Inf and NaN give a magnitude that no finite bound admits
@@ -352,7 +353,7 @@ def reach_and_unit(accumulators: Panel) -> tuple[float, float]:
 
 @inlined
 def stripe_reach_and_unit(values: Any, first: int, count: int, stride: int) -> tuple[float, float]:
-    """Return the same of a number of panels that lie below each other: lines `stride` apart."""
+    """Return largest magnitude and unit of panels that lie below each other: lines `stride` apart."""
     bits = as_bits(absolute(tile(values, first, stride)))
     most, least = bits, (bits - spread(_ONE)) & spread(_MAGNITUDE)
     for panel in range(1, count):
@@ -363,7 +364,7 @@ def stripe_reach_and_unit(values: Any, first: int, count: int, stride: int) -> t
 
 @inlined
 def _reach_and_unit(most: Panel, least: Panel) -> tuple[float, float]:
-    """Return both from bits of magnitudes, of which any is the largest, and the smallest less one."""
+    """Return reach and unit from the bits of the largest magnitude and of the smallest less one."""
     # Bits of positive floats are ordered as the floats are. One less makes the largest number of all of zero.
     largest, smallest = _most(most), _least(least)
     if (smallest & _MAGNITUDE) == _MAGNITUDE:

@@ -227,7 +227,7 @@ def sticky(total: Panel, error: Panel) -> Panel:
 
 
 class Rounding(NamedTuple):
-    """How sums are rounded.
+    """The rounding of sums.
 
     mode          RNE, RNA or RZ
     half          into binary16, not binary32
@@ -243,7 +243,7 @@ class Rounding(NamedTuple):
 
 @inlined
 def is_plain(how: Rounding) -> bool:
-    """Tell whether this is the machine's own conversion of doubles into singles."""
+    """Return whether this is the machine's own conversion of doubles into singles."""
     return how.cuts or (how.mode == RNE and not how.half and how.flush_below == 0.0)
 
 
@@ -365,7 +365,7 @@ else:
 
 @inlined
 def _tie_cut(x: Panel, below: Panel, above: Panel) -> Panel:
-    """Tell where the nearest value was chosen below a tie, which RNA resolves the other way."""
+    """Mark elements whose nearest value was chosen below a tie, which RNA rounds the other way."""
     # Where the tie went up already, `below` is not below x. Both differences are exact: a few units each.
     return (below < x) & equal(x - below, above - x)
 
@@ -421,7 +421,7 @@ def add_term(doubles: Array, limbs: int, term: float) -> int:
 def sticky_value(doubles: Array, limbs: int, lowest: int, highest: int) -> float:
     """Return the long integer as a sticky double (see `panel_rounding`), and clear it; zero gives +0.
 
-    lowest, highest   of what `add_term` returned for its terms: other limbs are zero
+    lowest, highest   limbs that `add_term` returned for the terms: other limbs are zero
     """
     first, last = limbs + lowest, limbs + highest + 3  # the last one takes the final carry, and so the sign
     # Carries go from the lowest limb to one above the highest; a negative sum leaves its sign there, and is

@@ -25,7 +25,7 @@ from ascendsim.native.default_arithmetic import ControlWord, control_word, emit_
 Value = Any  # a value or type of the compiler
 Emit = Callable[..., Value]  # (builder, vectors...) -> vector
 
-# The compiler's extension interface, of which some versions have types in part and others none.
+# The compiler's extension interface; some of its versions have types in part and others none.
 types: Any = numba.types
 config: Any = numba.config
 cgutils: Any = numba.core.cgutils
@@ -36,8 +36,8 @@ lower_builtin: Any = numba.core.imputils.lower_builtin
 
 
 def _has(feature: str) -> bool:
-    """Tell whether the compiler will compile for a processor with this feature."""
-    # Numba's own settings may name another processor than this one; then only what they list is there.
+    """Return whether the compiler will compile for a processor with this feature."""
+    # Numba's own settings may name another processor; then only the features that they list are used.
     if config.CPU_NAME is None and config.CPU_FEATURES is None:
         return bool(llvmlite.binding.get_host_cpu_features().get(feature, False))
     return f"+{feature}" in (config.CPU_FEATURES or "").split(",")
@@ -163,7 +163,7 @@ def _operator(symbol: Callable[..., Any], emit: Emit, result: str = "") -> None:
 def _call(name: str) -> Emit:
     def emit(builder: Value, *vectors: Value) -> Value:
         kind = vectors[0].type
-        # The name says the type, 32 lanes of doubles for one, and there is one such function in a module.
+        # The name says the type, 32 lanes of doubles for one, and a module has one function of a name.
         full_name = f"llvm.{name}.v{LANES}f{8 * int(_element(vectors[0])[1])}"
         function_type = ir.FunctionType(kind, [kind] * len(vectors))
         return builder.call(cgutils.get_or_insert_function(builder.module, function_type, full_name), vectors)
@@ -285,7 +285,7 @@ CAN_CUT: Final = _WORD is not None
 def _setter(choose: Callable[[ControlWord], int]) -> Callable[..., Any]:
     def operation(_typing: Value) -> Value:
         def codegen(context: Value, builder: Value, _signature: Value, _args: Value) -> Value:
-            # Where the mode cannot be set, no kernel asks for it; it is compiled all the same, to nothing.
+            # Where the mode cannot be set, no kernel asks for it; then this compiles to nothing.
             if _WORD is not None:
                 llvmlite.binding.initialize_native_asmparser()
                 emit_write(builder, _WORD, ir.Constant(ir.IntType(64), choose(_WORD)))

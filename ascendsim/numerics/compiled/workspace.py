@@ -74,10 +74,10 @@ def extent(values: Array, start: int, stop: int) -> tuple[float, float]:
 
 @called
 def is_narrow(values: Array, limit: float) -> bool:
-    """Tell whether all values are zero or have 12 significant bits or fewer between 1/limit and limit.
+    """Return whether all values are zero or have 12 significant bits or fewer between 1/limit and limit.
 
-    The products of two such arrays are exact in binary32 as long as the limit stays below 2^60: they have 24
-    bits, none below 2^-120, and are at most 2^120. Inf and NaN are not narrow.
+    The products of two narrow arrays are exact in binary32 as long as the limit stays below 2^60: they have
+    24 bits, none below 2^-120, and are at most 2^120. Inf and NaN are not narrow.
     """
     low = 0
     for index in range(values.size):
@@ -99,7 +99,7 @@ def measure(values: Array, first: int, size: int, part: int, target: Array, plac
 
 @called
 def measure_side_by_side(values: Array, first: int, size: int, part: int, place: int) -> None:
-    """Put the same of ROWS rows side by side, in the same array: the largest of their sums of magnitudes."""
+    """Measure ROWS rows side by side, into the same array: the largest of their sums of magnitudes."""
     out_of_line()
     for start in range(0, size, part):
         begin, stop = first + start, first + min(start + part, size)
@@ -116,7 +116,7 @@ def measure_side_by_side(values: Array, first: int, size: int, part: int, place:
 
 @called
 def measure_columns(values: Array, first: int, size: int, part: int, target: Array, place: int) -> None:
-    """Put the same as `measure`, sooner, of parts of an array of doubles that hold singles.
+    """Put the results of `measure`, sooner, for parts of an array of doubles that hold singles.
 
     part   a whole multiple of LANES, as `size` is
     """
@@ -198,7 +198,7 @@ class KernelModel(NamedTuple):
     block      products per block
     sum        rounding of the sum
     separate   round the sum of products alone, then add it to c (`block-add`)
-    add        rounding of that addition
+    add        rounding of the addition to c
     split      leave out the products of the operands' low halves
     """
 
@@ -215,7 +215,7 @@ PlainModel = tuple[int, int, bool, float, bool, bool, int, bool, float, bool, bo
 
 
 def plain(model: KernelModel) -> PlainModel:
-    """Return all fields of a model one after the other."""
+    """Return all fields of a model in one flat tuple."""
     return (model.block, *model.sum, model.separate, *model.add, model.split)
 
 
@@ -231,7 +231,7 @@ class Memory(NamedTuple):
 
     doubles, singles   all of it, by the type of its elements
     spare              offset in the singles behind what `prepare` uses: room for the padded accumulators
-    extra              offset behind those, of what was asked for besides
+    extra              offset behind those, of additional room that was asked for
     """
 
     doubles: Array
@@ -247,7 +247,7 @@ class Workspace(NamedTuple):
                a_low, b_low     low halves of their significands, for `split3`
                a_extents, ...   per group and block: largest magnitude (of rows: largest sum of magnitudes)
                                 and smallest lowest bit
-               a_whole, b_whole per group: the same of all its blocks as one
+               a_whole, b_whole per group: the extents of all its blocks as one
                start            a panel: accumulators before a careful sum
                result           a panel: sticky sums after it, and scratch memory for rounding
                flags            a panel: positive where a sum is not found yet
@@ -283,7 +283,7 @@ def memory_for(a: Array, b: Array, more: int = 0) -> Memory:
     """Return memory for a kernel on these operands, with `more` singles behind the padded accumulators.
 
     Room is for the most that `prepare` can use (low halves and the extents of blocks of one product); pages
-    that stay untouched cost nothing. The next kernel of this thread gets the same.
+    that stay untouched cost nothing. The next kernel of this thread gets the same workspace.
     """
     doubles, spare, extra = _room(*a.shape, b.shape[1])
     return Memory(SCRATCH.lend(doubles, np.float64), SCRATCH.lend(extra + more, np.float32), spare, extra)
@@ -345,7 +345,7 @@ def factors(work: Workspace, a: int, b: int, t: int) -> tuple[Panel, Panel]:
 
 @inlined
 def single_factors(work: Workspace, a: int, b: int, t: int) -> tuple[Panel, Panel]:
-    """Return the same from the singles: operands or magnitudes, whichever the kernel has filled in."""
+    """Return both factors from the singles: operands or magnitudes, whichever the kernel has filled in."""
     x, y = work.a_single + a + t * ROWS, work.b_single + b + t * LANES
     return rows(work.singles, x), columns(work.singles, y)
 

@@ -1,4 +1,4 @@
-"""Move tensors between what is stored and the float32 carrier, and round carriers into a format.
+"""Move tensors between their stored form and the float32 carrier, and round carriers into a format.
 
 decode      stored elements -> carrier, exact
 encode      carrier on the format's grid -> stored elements, exact
@@ -40,7 +40,7 @@ def round_to(
 ) -> Float32Array:
     """Round float32 values into a format, once.
 
-    Shapes    any -> the same; the result is a carrier (float32) and may be the input itself for float32
+    Shapes    any, kept; the result is a carrier (float32) and may be the input itself for float32
     rounding  RINT, ROUND, FLOOR, CEIL, TRUNC or ODD; hifloat8 has ROUND, HYBRID:doc-literal and
               HYBRID:strict; left out: RINT, for hifloat8 ROUND, which is what Fixpipe and Cast kernels use
     overflow  ieee, saturate or saturate_keep_nan (see `format_rounding.py`)
@@ -51,7 +51,8 @@ def round_to(
     if fmt.tapered:
         return round_hifloat8(array, rounding or "ROUND", overflow)
     rounding = rounding or "RINT"
-    # The usual case has short cuts, since every Fixpipe and Cast takes it; the general form gives the same.
+    # The usual case has short cuts, since every Fixpipe and Cast takes it; the general form gives the same
+    # values.
     if rounding == "RINT" and overflow == "ieee":
         if fmt is dtypes.FLOAT32:
             return array
@@ -249,7 +250,7 @@ def _to_integer(x: Fraction, negative: bool, rounding: str) -> int:
 
 
 def _overflow(negative: bool, fmt: DType, rounding: str, overflow: str) -> float:
-    """Return what stands for a finite value whose rounding lies beyond the largest finite value."""
+    """Return the result for a finite value that rounds beyond the largest finite value."""
     if overflow != "ieee":
         return fmt.max_finite
     unit = Fraction(2) ** (floor_log2(Fraction(fmt.max_finite)) - fmt.mantissa_bits)

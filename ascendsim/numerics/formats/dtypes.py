@@ -20,7 +20,7 @@ from ascendsim.errors import UnsupportedError, close_matches
 class DType:
     """Describe one operand format.
 
-    Every supported value is also a float32 value: the simulator carries such tensors as float32 arrays whose
+    Every supported value is also a float32 value: the simulator holds these tensors as float32 arrays whose
     elements lie on the format's grid.
 
     name            the name users and configs write
@@ -257,7 +257,7 @@ def _normal(body: int, exponent_width: int, fraction_width: int) -> float:
 
 
 def fraction_bits(exponent: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return how many fraction bits values of these exponents have: the wider the exponent, the fewer."""
+    """Return the number of fraction bits at these exponents: the larger the exponent, the fewer."""
     size = np.abs(exponent)
     return np.select([size <= 3, size <= 7, size <= 15], [3, 2, 1], 0)
 

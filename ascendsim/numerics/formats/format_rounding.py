@@ -1,6 +1,6 @@
 """Round float32 values into a format with fixed fields, by integer arithmetic on their bit patterns.
 
-Everything here takes and returns float32 carriers.  The definition is `cast_twins.py`, on exact fractions;
+Everything here takes and returns float32 carriers.  The definition is `casts.py`, on exact fractions;
 this is the fast form, and equals it bit for bit.
 
 Modes       RINT nearest, ties to even · ROUND nearest, ties away from zero · FLOOR · CEIL · TRUNC toward
@@ -39,7 +39,7 @@ _CHUNK = 1 << 16  # elements per pass: the temporaries of one chunk stay in the 
 
 
 class _Binades(NamedTuple):
-    """Tell, by float32 exponent field, how many significand bits go and what a unit of the rest is worth."""
+    """By float32 exponent field: the number of dropped significand bits, and the value of a unit left."""
 
     drop: Uint32Array
     unit: Float32Array
@@ -69,7 +69,7 @@ def require_choice(value: str, choices: tuple[str, ...], where: str) -> None:
 def round_fields(values: Float32Array, fmt: DType, rounding: str, overflow: str) -> Float32Array:
     """Round to a format with fixed fields, any mode, any overflow rule.
 
-    Shapes  any -> the same
+    Shapes  any, kept
     Raises  UnsupportedError for an unknown mode or overflow rule
     """
     require_choice(rounding, ROUNDINGS, f"rounding to {fmt.name}")
@@ -99,7 +99,7 @@ def _round_chunk(values: Float32Array, fmt: DType, rounding: str, overflow: str)
     # only makes fewer.  Beyond float32's own range it is Inf, which is replaced just below.
     with np.errstate(over="ignore"):
         rounded: Float32Array = kept.astype(np.float32) * binades.unit[exponent]
-    # An exponent field of 255 has no such product: Inf and NaN go round it.
+    # With an exponent field of 255 there is no product: Inf and NaN bypass it.
     finite_input = magnitude < INFINITY
     np.copyto(rounded, np.abs(values), where=~finite_input)
     # After rounding: what only rounding takes beyond the largest value overflows too.

@@ -32,7 +32,7 @@ _BEYOND = np.float32(2.0**17).view(np.uint32)
 
 
 class _Widths(NamedTuple):
-    """Tell, by float32 exponent field, how rounding to HiFloat8 treats that binade."""
+    """By float32 exponent field: the rounding of this binade to HiFloat8."""
 
     kept: Uint32Array  # fraction bits kept
     tie_only: Mask  # exponents -3..3: hybrid rounding is ROUND here
@@ -205,11 +205,11 @@ class HiFloat8Array:
         return self.codes.nbytes
 
     def reshape(self, *shape: Any) -> "HiFloat8Array":
-        """Return the same elements in another shape."""
+        """Return the elements in another shape."""
         return HiFloat8Array(self.codes.reshape(*shape))
 
     def transpose(self, *axes: Any) -> "HiFloat8Array":
-        """Return the same elements with their axes reordered."""
+        """Return the elements with their axes reordered."""
         return HiFloat8Array(self.codes.transpose(*axes))
 
     def __len__(self) -> int:

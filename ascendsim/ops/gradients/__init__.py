@@ -1,14 +1,9 @@
 """The gradients without instructions: each product of a call in one go, in the order that its plan fixes.
 
-    planes     images with their padding, and where a kernel that slides over them reads
-    kernels    the weights as grad_input multiplies them
+    layouts    tensors as products take them, gradients as they leave: channels last, padding, formats
     images     grad_input
-    reductions the parts of a grad_weight: what they multiply, where they are cut
-    filters    grad_weight
-    bias       grad_bias
-    orders     which orders of additions can be followed here
-    formats    tensors as they come in, gradients as they go out
-    call       a whole call: the three gradients, and the executor for what cannot be followed
+    filters    grad_weight: directly or by Winograd, whole or in parts
+    call       a whole call: the three gradients, and which of them are for the executor
 
 The bits are those of the executor under the same plan; a test compares them on random calls.
 """

@@ -1,34 +1,298 @@
-"""grad_weight: the pixels of the small side against the pixels of the big side that each tap meets."""
+"""grad_weight: the pixels of the small side against the pixels of the big side that each tap meets.
+
+A reduction may be cut into parts, at images and runs of pixels, on a grid, or by stream-K, which adds some
+elements in parts and the rest as a whole. By Winograd all tiles are brought to points, and there is one
+product over them at each point. A training run makes the same calls in every step: where the parts of a
+reduction lie is worked out once, unless it is a large one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.gathered.factor import Factor
-from ascendsim.numerics.compiled.gathered.product import products_at
+from ascendsim.numerics.compiled.gathered.factor import Factor, Values
+from ascendsim.numerics.compiled.gathered.product import cuts_of_products, product_of, products_at
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 from ascendsim.numerics.compiled.gathered.turned import turn_to
-from ascendsim.ops.gradients.planes import Pixels, Planes
-from ascendsim.ops.gradients.reductions import Side, Sides, reductions
-from ascendsim.ops.gradients.streams import in_parts, numbered_pixels
-from ascendsim.ops.reference.ordered import add_as_tree, add_in_order
+from ascendsim.numerics.winograd import PIXELS, POINTS, WINDOW, big_line, in_plane, small_line, taps_line
+from ascendsim.ops.gradients.layouts import PixelPlanes, Planes
+from ascendsim.ops.problems.products import CLUSTER, Clusters
+from ascendsim.ops.reference.call import blocks_in_parts
+from ascendsim.ops.reference.ordered import add_as_tree, add_in_order, numbered_pixels, streamed_elements
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.numerics.compiled.gathered.factor import Cuts
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.products import WgradGemm
-    from ascendsim.ops.schedules.base import WgradOrder
+    from ascendsim.ops.schedules.base import StreamOrder, WgradOrder, WinogradOrder
 
+    Places = NDArray[np.int64]
     Floats = NDArray[np.float32]
     # Carriers, or binary16 as it is stored.
-    Images = NDArray[Any]
+    Elements = NDArray[Any]
+
+
+def part_of(
+    stream: StreamOrder, pairs: Sequence[tuple[int, int]], batch: int, rows: Places, part: int
+) -> tuple[list[tuple[int, int, int]], Sequence[int]]:
+    """Return the (small depth, big depth, image) of a part, and its ranges of each of them, by number.
+
+    pairs   (small depth, big depth) that meet at a kernel depth; rows: that of each pixel of the small side
+    """
+    places = [(*pair, image) for pair in pairs for image in range(batch)]
+    taken = range(part * stream.length, (part + 1) * stream.length)
+    if stream.axis == "height":
+        return places, [at for at, (first, _) in enumerate(stream.ranges) if rows[first] in taken]
+    # All images at the first small depth, then all at the second.
+    mine = [(small, big, image) for small, big, image in places if small * batch + image in taken]
+    return mine, range(len(stream.ranges))
+
+
+# Of parts that are made in one go: their places take 1 MiB.
+_STEPS = 1 << 16
+# Of a reduction that is remembered: its places take half a MiB.
+_KEPT_STEPS = 1 << 15
+
+
+class PixelSide(NamedTuple):
+    """Places of the pixels of one side.
+
+    depths   of an image; size: elements from one image at one depth to the next
+    places   (pixels,) int64: where in its image each pixel lies that takes part, by its number, as bytes
+    """
+
+    depths: int
+    size: int
+    places: bytes
+
+    def image(self, number: int, depth: int) -> int:
+        """Return where an image begins at a depth."""
+        return (number * self.depths + depth) * self.size
+
+    @property
+    def pixels(self) -> Places:
+        """The places as an array."""
+        return np.frombuffer(self.places, np.int64)
+
+
+class Reduction(NamedTuple):
+    """Parts that are made in one go: where each step lies on the small and the big side, and their cuts."""
+
+    left: Places
+    right: Places
+    cuts: Cuts
+
+
+class ReductionSides(NamedTuple):
+    """Inputs of the parts of a reduction, besides the order of additions.
+
+    batch   images; width: pixels of a row of the small side
+    pairs   (small depth, big depth) that meet at a kernel depth
+    """
+
+    small: PixelSide
+    big: PixelSide
+    batch: int
+    width: int
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def steps(self) -> int:
+        """The length of the whole reduction."""
+        return len(self.pairs) * self.batch * len(self.small.places) // np.dtype(np.int64).itemsize
+
+
+def reductions(sides: ReductionSides, order: WgradOrder, model: AccumulationModel) -> Sequence[Reduction]:
+    """Return the parts of a reduction in their order, some in one go; nobody may change the arrays."""
+    # An order of arrivals is an array, which has no hash.
+    if sides.steps > _KEPT_STEPS or order.arrivals is not None:
+        return _reductions(sides, order, model)
+    return _remembered(sides, order, model)
+
+
+def _reductions(sides: ReductionSides, order: WgradOrder, model: AccumulationModel) -> tuple[Reduction, ...]:
+    parts = _ReductionParts(sides, order)
+    return tuple([_joined(some, model) for some in _runs([parts.part(at) for at in range(order.k_split)])])
+
+
+# Some for each layer of a large network.
+_remembered = lru_cache(maxsize=64)(_reductions)
+
+
+class _Part(NamedTuple):
+    """A part of a reduction: where each step lies on the small and on the big side, and lengths of Mmads."""
+
+    left: Places
+    right: Places
+    mmads: Places
+
+    @classmethod
+    def empty(cls) -> _Part:
+        """Return a part that reduces nothing."""
+        return cls(*[np.zeros(0, np.int64)] * 3)
+
+
+def _joined(parts: Sequence[_Part], model: AccumulationModel) -> Reduction:
+    left, right, mmads = (np.concatenate(places) for places in zip(*parts, strict=True))
+    counts = [len(part.mmads) for part in parts]
+    # Calls to come share them.
+    left.flags.writeable = right.flags.writeable = False
+    return Reduction(left, right, cuts_of_products(model, np.cumsum(mmads), counts))
+
+
+def _runs(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Yield the parts in their order, as many at a time as have so many steps; one at least."""
+    run: list[_Part] = []
+    steps = 0
+    for part in parts:
+        if run and steps + len(part.left) > _STEPS:
+            yield run
+            run, steps = [], 0
+        run.append(part)
+        steps += len(part.left)
+    if run:
+        yield run
+
+
+class _ReductionParts:
+    """The parts of one reduction, by number."""
+
+    def __init__(self, sides: ReductionSides, order: WgradOrder) -> None:
+        self._sides, self._order = sides, order
+        self._small, self._big = sides.small.pixels, sides.big.pixels
+        # One image: its pixels in the order of the ranges, the Mmads, and where each range begins in both.
+        ranges = order.ranges if order.stream is None else order.stream.ranges
+        runs = [np.arange(first, first + pixels) for first, pixels in ranges]
+        mmads = [np.diff([*range(0, run.size, order.base_k), run.size]) for run in runs]
+        self._image, self._mmads = np.concatenate(runs), np.concatenate(mmads)
+        self._first_pixels = np.cumsum([0, *map(len, runs)])
+        self._first_mmads = np.cumsum([0, *map(len, mmads)])
+        height, width = self._small.size // sides.width, sides.width
+        self._rows = numbered_pixels(height, width, order.strip_w) // width
+
+    def part(self, part: int) -> _Part:
+        """Return the places of one part of the reduction."""
+        pairs, batch = self._sides.pairs, self._sides.batch
+        if self._order.grid:
+            of_cell, numbers = self._order.grid[part]
+            return self._cell([(*pair, image) for pair in pairs for image in of_cell], numbers)
+        if self._order.stream is not None:
+            return self._cell(*part_of(self._order.stream, pairs, batch, self._rows, part))
+        ranges, split = len(self._order.ranges), self._order.k_split
+        # Segments in their order: pairs of depths, images, ranges. Parts are equally long up to one.
+        count = len(pairs) * batch * ranges
+        begin, end = count * part // split, count * (part + 1) // split
+        if begin == end:
+            return _Part.empty()
+        (first, skipped), (last, taken) = divmod(begin, ranges), divmod(end, ranges)
+        # Whole images, of the last one as much as is needed, and of the first one less what is skipped.
+        images = [(*pairs[at // batch], at % batch) for at in range(first, last + (taken > 0))]
+        pixels, mmads = (
+            slice(firsts[skipped], (last - first) * firsts[-1] + firsts[taken])
+            for firsts in (self._first_pixels, self._first_mmads)
+        )
+        return self._places(images, self._image, pixels, np.tile(self._mmads, len(images))[mmads])
+
+    def _cell(self, places: list[tuple[int, int, int]], ranges: Sequence[int]) -> _Part:
+        """Return the part of some (small depth, big depth, image), with some ranges of each."""
+        if not places or not ranges:
+            return _Part.empty()
+        pixels, mmads = (
+            np.concatenate([own[firsts[number] : firsts[number + 1]] for number in ranges])
+            for own, firsts in ((self._image, self._first_pixels), (self._mmads, self._first_mmads))
+        )
+        return self._places(places, pixels, slice(None), np.tile(mmads, len(places)))
+
+    def _places(
+        self, images: Sequence[tuple[int, int, int]], of_each: Places, taken: slice, mmads: Places
+    ) -> _Part:
+        """Return the part that some pixels of some images make, each (small depth, big depth, image).
+
+        Of all pixels, image after image, those are `taken`; `mmads` are the lengths of their Mmads.
+        """
+        small = np.array([self._sides.small.image(image, depth) for depth, _, image in images])
+        big = np.array([self._sides.big.image(image, depth) for _, depth, image in images])
+        left = (small[:, None] + self._small[of_each]).reshape(-1)[taken]
+        right = (big[:, None] + self._big[of_each]).reshape(-1)[taken]
+        return _Part(left, right, mmads)
+
+
+def winograd_gradient(
+    problem: ConvProblem,
+    order: WinogradOrder,
+    model: AccumulationModel,
+    grad_output: Floats,
+    input: Floats,
+    threads: Threads = ALONE,
+) -> Floats:
+    """Return grad_weight in float32; the points of both sides are held, four times their pixels.
+
+    Shapes   grad_output and input as `problem` says -> as weight
+    """
+    small, big = (input, grad_output) if problem.transposed else (grad_output, input)
+    pads = problem.pads[1][0], problem.pads[2][0]
+    small = small.reshape(problem.batch, -1, *problem.small_size[1:])
+    big = big.reshape(problem.batch, -1, *problem.big_size[1:])
+    sides = [_points(small, order.clusters, None), _points(big, order.clusters, pads)]
+    chosen = blocks_in_parts((small.shape[1], big.shape[1], 1, 1), order)
+    found = []
+    if not chosen.all():
+        found.append(_taps(sides, range(len(order.clusters)), model, threads))
+    if chosen.any():
+        parts = [order.clusters.part(part, order.parts) for part in range(order.parts)]
+        found.append(add_in_order([_taps(sides, own, model, threads) for own in parts]))
+    made = found[0] if len(found) == 1 else np.where(chosen, found[1], found[0])
+    return made.reshape(problem.weight)
+
+
+def _points(images: Floats, clusters: Clusters, pads: tuple[int, int] | None) -> list[Floats]:
+    """Return all tiles of one side at each point, (channels, tiles), cluster after cluster.
+
+    images   (N, C, H, W); pads: of the big side, whose tiles are 4 x 4 and begin so far outside
+    """
+    size, line = (PIXELS, small_line) if pads is None else (WINDOW, big_line)
+    down, right = pads or (0, 0)
+    batch, channels, height, width = images.shape
+    counts = clusters.down * clusters.rows, clusters.across * clusters.columns
+    extents = [count * PIXELS + size - PIXELS for count in counts]
+    framed = np.zeros((batch, channels, *extents), np.float32)
+    framed[:, :, down : down + height, right : right + width] = images
+    ends = [PIXELS * (count - 1) + 1 for count in counts]
+    tile = [
+        [framed[:, :, i : i + ends[0] : PIXELS, j : j + ends[1] : PIXELS] for j in range(size)]
+        for i in range(size)
+    ]
+    # Clusters are blocks of tiles: images, clusters down and across, and tiles of each, down and across.
+    blocks = batch, channels, clusters.down, clusters.rows, clusters.across, clusters.columns
+    points = (values for row in in_plane(line, tile) for values in row)
+    return [one.reshape(blocks).transpose(1, 0, 2, 4, 3, 5).reshape(channels, -1) for one in points]
+
+
+def _taps(sides: list[list[Floats]], taken: range, model: AccumulationModel, threads: Threads) -> Floats:
+    """Return the sum of some clusters: (small channels, big channels, 3, 3)."""
+    sums = list(_sums(sides, taken, model, threads))
+    rows = in_plane(taps_line, [sums[at : at + POINTS] for at in range(0, len(sums), POINTS)])
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def _sums(
+    sides: list[list[Floats]], taken: range, model: AccumulationModel, threads: Threads
+) -> Iterator[Floats]:
+    """Yield the sums at each point, an Mmad a cluster."""
+    steps = np.arange(taken.start * CLUSTER, taken.stop * CLUSTER)
+    ends = np.arange(CLUSTER, CLUSTER * len(taken) + 1, CLUSTER)
+    for pair in zip(*sides, strict=True):
+        a, b = (Factor(Values(one), np.arange(len(one)) * one.shape[1], steps, CLUSTER) for one in pair)
+        yield product_of(model, a, b, ends, threads)
 
 
 def filter_gradient(
@@ -36,14 +300,14 @@ def filter_gradient(
     gemm: WgradGemm,
     order: WgradOrder,
     model: AccumulationModel,
-    grad_output: Images,
-    input: Images,
+    grad_output: Elements,
+    input: Elements,
     *,
     atomic: bool,
     threads: Threads = ALONE,
-    laid_out: Mapping[int, Pixels] | None = None,
+    laid_out: Mapping[int, PixelPlanes] | None = None,
     to_halves: bool = False,
-) -> Images:
+) -> Elements:
     """Return grad_weight as it is before the conversion to its format: in float32, or rounded to binary16.
 
     Shapes   grad_output and input as `problem` says, on the grid that the cube multiplies -> as weight
@@ -59,20 +323,20 @@ def filter_gradient(
     result = np.empty((problem.groups, rows, columns, *kernel), made)
     taps = prod(kernel[1:])
     places = np.arange(columns) * prod(kernel)
+    chosen = None if order.stream is None else streamed_elements(problem, order.stream)
     for group in range(problem.groups):
         # A transposed convolution slides over grad_output, and reads it as it has padded it.
         known = None if problem.transposed or laid_out is None else laid_out.get(group)
-        sides = known or Pixels.of(small[:, group], threads), big[:, group], gemm
-        product = _Product(problem, *sides, order, model, threads)
-        whole = None
+        sides = known or PixelPlanes.of(small[:, group], threads), big[:, group], gemm
+        product = _FilterProduct(problem, *sides, order, model, threads)
         if order.stream is not None:
-            whole = _Product(problem, *sides, replace(order, k_split=1, stream=None), model, threads)
+            whole = _FilterProduct(problem, *sides, replace(order, k_split=1, stream=None), model, threads)
         for tap, pairs in enumerate(gemm.depths):
             total = product.total(pairs, atomic=atomic)
-            if whole is not None and order.stream is not None:
-                chosen = in_parts(order.stream, group, tap, rows, taps, columns)
-                if not chosen.all():
-                    total = np.where(chosen, total, whole.total(pairs, atomic=False))
+            if chosen is not None:
+                taken = chosen[group, :, :, tap].swapaxes(1, 2).reshape(rows, -1)
+                if not taken.all():
+                    total = np.where(taken, total, whole.total(pairs, atomic=False))
             own = result[group].reshape(rows, -1)
             turn_to(total.reshape(rows, taps, columns), places + tap * taps, own, threads)
     return result.reshape(problem.weight)
@@ -88,14 +352,14 @@ def _together(parts: list[Floats], *, atomic: bool, tree: bool) -> Floats:
     return add_as_tree(np.stack(parts)) if tree else add_in_order(parts)
 
 
-class _Product:
+class _FilterProduct:
     """The product of one group: the small side, and the big side (N, C, D, H, W)."""
 
     def __init__(
         self,
         problem: ConvProblem,
-        small: Pixels,
-        big: Images,
+        small: PixelPlanes,
+        big: Elements,
         gemm: WgradGemm,
         order: WgradOrder,
         model: AccumulationModel,
@@ -105,15 +369,14 @@ class _Product:
         self._rows = np.arange(problem.small_channels)
         self._small = small.values
         planes = Planes.of(big, gemm.sliding, big.shape[1], threads)
-        self._planes = planes.flat
+        self._big = planes.read.values
         # Columns: taps of the kernel, and for each of them the channels of the big side.
         self._columns = (planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)
         numbered = numbered_pixels(*gemm.sliding.out_size, order.strip_w)
-        sides = (
-            Side(small.depths, small.size, small.pixels[numbered].tobytes()),
-            Side(planes.values.shape[1], planes.image(0, 1), planes.pixels()[numbered].tobytes()),
+        small_side, big_side = (
+            PixelSide(one.depths, one.size, one.pixels[numbered].tobytes()) for one in (small, planes.read)
         )
-        self._sides = Sides(*sides, problem.batch, problem.small_size[2], ())
+        self._sides = ReductionSides(small_side, big_side, problem.batch, problem.small_size[2], ())
 
     def total(self, pairs: Sequence[tuple[int, int]], *, atomic: bool) -> Floats:
         """Return the sum of all parts of the reduction, (rows, columns)."""
@@ -121,6 +384,6 @@ class _Product:
         # Some parts in one go: what they have in common is found once.
         for some in reductions(self._sides._replace(pairs=tuple(pairs)), self._order, self._model):
             a = Factor(self._small, self._rows, some.left)
-            b = Factor(self._planes, self._columns, some.right)
+            b = Factor(self._big, self._columns, some.right)
             made.extend(products_at(self._model, a, b, some.cuts, self._threads))
         return _together(made, atomic=atomic, tree=self._order.tree)

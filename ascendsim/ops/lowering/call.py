@@ -60,7 +60,7 @@ Mask = tuple[bool, bool, bool]
 
 @dataclass(frozen=True)
 class Call:
-    """All that fixes the kernels of a call, besides the values in its tensors.
+    """The inputs that fix the kernels of a call, without the values in its tensors.
 
     compute_dtype   what the cube multiplies: a name of a format, or hf32
     dtypes          storage format of grad_output, input, weight, grad_input, grad_weight, grad_bias
@@ -109,7 +109,7 @@ class Call:
         return gradient_product(self.problem, gradient, self.compute_dtype, self.profile)
 
     def merge_of(self, gradient: str) -> int:
-        """Return how many groups the plan of a gradient computes as one."""
+        """Return the number of groups that the plan of a gradient merges into one."""
         return self.plans[gradient].tiling.group_merge
 
     def problem_of(self, gradient: str) -> ConvProblem:
@@ -121,16 +121,16 @@ class Call:
 
     @cached_property
     def dilated(self) -> Dilated | None:
-        """How grad_input is made if a Dilation kernel stands beside its own."""
+        """The form of grad_input with a Dilation kernel; None without one."""
         return Dilated.of(self.problem, self.compute_dtype, self.profile)
 
     @cached_property
     def patches(self) -> Patches | None:
-        """How grad_weight is made if its taps become channels first."""
+        """The form of grad_weight whose taps become channels; None without it."""
         return Patches.of(self.problem, self.profile)
 
     def folded(self, gradient: str) -> Folded | None:
-        """Return how a gradient is made if the batch becomes rows of one image first."""
+        """Return the form of a gradient whose batch becomes rows of one image; None without it."""
         return Folded.of(self.problem, gradient, self.profile)
 
     def math(self, gradient: str) -> MathSettings:
@@ -214,19 +214,19 @@ def leaves_in(gradient: str, dtypes: Mapping[str, str], compute_dtype: str, *, d
 
 
 def overflow_rules(profile: Profile) -> OverflowRules:
-    """Return how the conversions of a product overflow."""
+    """Return the overflow rules of a product's conversions."""
     core = profile.generation
     at_launch = Control(core.inf_nan_at_launch, global_rules=core.global_rules_at_launch)
     return OverflowRules(core.inf_nan_formats, core.fixpipe_saturated_formats, at_launch)
 
 
 def vector_overflow(profile: Profile, target: str) -> str:
-    """Return how a conversion by a vector core overflows."""
+    """Return the overflow rule of a vector core's conversion."""
     return overflow_rules(profile).conversion(target)
 
 
 def cube_overflow(profile: Profile, target: str, preset: str = "ctrl48") -> str:
-    """Return how results overflow on their way out of L0C: by Fixpipe, or by vector cores without one."""
+    """Return the overflow rule of results from L0C: Fixpipe's, or that of vector cores without a Fixpipe."""
     if profile.has_path("L0C", "GM"):
         return overflow_rules(profile).fixpipe(target, preset)
     return vector_overflow(profile, target)
@@ -264,9 +264,9 @@ def result_format(operands: str, kind: Named | None) -> str:
 
 
 def compute_format(stored: str, cube_math_type: int, profile: Profile) -> str:
-    """Return what the cube multiplies for operands stored in a format.
+    """Return the format in which the cube multiplies operands of a stored format.
 
-    Raises   UnsupportedError if cubeMathType is not 0 to 3 or the product's cube cannot do what it asks
+    Raises   UnsupportedError if cubeMathType is not 0 to 3 or the product's cube cannot do the conversion
     """
     number = whole(cube_math_type)
     if number not in CUBE_MATH_TYPES:
@@ -288,7 +288,7 @@ def compute_format(stored: str, cube_math_type: int, profile: Profile) -> str:
 
 
 def overflow(profile: Profile, result: str) -> str:
-    """Return what a result beyond the largest finite value becomes on its way out."""
+    """Return the overflow rule of a result on its way out of L0C."""
     if result == INT32.name:
         return "ieee"  # nothing is converted
     return cube_overflow(profile, result)
@@ -371,12 +371,12 @@ def narrow_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
         f"L1 does not hold the tiles of grad_weight as its plan says: blocks have {columns} columns, where "
         f"base_n is {t.base_n}, over {runs} pixels at a time, where steps are of {t.step_kb * t.base_k}. "
         "So grad_output comes again for each of more blocks; the product's operators "
-        "refuse such a plan. Take smaller steps, base_k or base_m, or fewer copies in L1."
+        "refuse this plan. Take smaller steps, base_k or base_m, or fewer copies in L1."
     )
 
 
 def padded_rows(call: Call, gradient: str) -> str:
-    """Say that a user's base_m fills no whole fractals, if it does not; the rules take such for a reason."""
+    """Note a user's base_m that fills no whole fractals; the rules take one only for a reason."""
     plan, rows = call.plans[gradient], call.profile.cube.m0
     base, more = plan.tiling.base_m, -plan.tiling.base_m % rows
     # Of grad_weight it is refused; a block of all pixels has nothing to take instead.
@@ -391,7 +391,7 @@ def padded_rows(call: Call, gradient: str) -> str:
 
 
 def oversized_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
-    """Say that base blocks of a user's plan are larger than what they cut, if they are."""
+    """Note base blocks of a user's plan that are larger than the axes that they cut."""
     plan, gemm = call.plans[gradient], schedule.gemm
     if not isinstance(schedule, Dgrad | Wgrad) or plan.by_rule:
         return ""

@@ -1,7 +1,7 @@
 """The kernels of calls, remembered from call to call with their programs and times.
 
-A training run makes the same backward calls in every step, on other values. What the kernels of such a call
-are, which instructions they run and what these take follows from the call alone; so it is worked out once. A
+A training run makes the same backward calls in every step, on other values. The kernels of a
+call, their instructions and the cycles of these follow from the call alone; so they are worked out once. A
 result for which every instruction is executed then takes little more than the work of the instructions.
 """
 
@@ -13,9 +13,8 @@ from functools import lru_cache, partial
 from threading import local
 
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, Mask, squeezed
-from ascendsim.ops.lowering.cube import grad_input, grad_weight, product_kernel
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
-from ascendsim.ops.lowering.vector import VectorKernels
+from ascendsim.ops.lowering.kernels import VectorKernels, grad_input, grad_weight, product_kernel
 from ascendsim.ops.problems.folded import GradientProduct
 from ascendsim.ops.problems.strips import View
 from ascendsim.program.kernel import CoreWork, Deferred, Kernel, Phase
@@ -111,12 +110,12 @@ MOST_INSTRUCTIONS = 2048
 def known_graph(call: Call, mask: Mask) -> Graph:
     """Return the kernels of a call as `lower` does; equal calls of moderate size have the same ones."""
     told = told_of(call)
-    return lower(call, mask) if told is None else _OWN.remembered(_Asked(told, mask, call))
+    return lower(call, mask) if told is None else _OWN.remembered(_LoweringKey(told, mask, call))
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """All that the kernels of a call follow from."""
+class _LoweringKey:
+    """A key of a call: everything that its kernels depend on."""
 
     told: Hashable
     mask: Mask
@@ -124,7 +123,7 @@ class _Asked:
 
 
 def told_of(call: Call) -> Hashable:
-    """Return all that tells a call from others; None of a call of which nothing is to be remembered."""
+    """Return a key of the call; None if nothing about the call may be remembered."""
     # A schedule of the user's own may be another one tomorrow, under the same name.
     own = any(not isinstance(plan.schedule, str) for plan in call.plans.values())
     if own or call.problem.macs > MOST_MACS:
@@ -138,14 +137,14 @@ def told_of(call: Call) -> Hashable:
     return call.problem, call.profile.told, call.profile.variant, mappings, others
 
 
-def _lowered(asked: _Asked) -> Graph:
+def _lowered(asked: _LoweringKey) -> Graph:
     graph = lower(asked.call, asked.mask)
     nodes = tuple([_keeping(node, asked) if isinstance(node, Kernel) else node for node in graph.nodes])
     return graph._replace(nodes=nodes)
 
 
 class _OfThread(local):
-    """What one thread remembers: the programs of a schedule come from one builder, which no two can share."""
+    """Memory of one thread: the programs of a schedule come from one builder, which threads cannot share."""
 
     def __init__(self) -> None:
         # As many as the layers of a large network that differ.
@@ -155,7 +154,7 @@ class _OfThread(local):
 _OWN = _OfThread()
 
 
-def _keeping(kernel: Kernel, asked: _Asked) -> Kernel:
+def _keeping(kernel: Kernel, asked: _LoweringKey) -> Kernel:
     """Return a kernel that keeps its programs, and whose times are remembered."""
     recipe = kernel.recipe or (kernel.name, asked.told, asked.mask)
     return replace(kernel, phases=tuple(map(_kept, kernel.phases)), recipe=recipe)

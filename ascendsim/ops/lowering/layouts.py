@@ -1,4 +1,4 @@
-"""The meaning of TransData: from row after row to the cube's layouts (`problems/packed.py`), and back."""
+"""The meaning of TransData: from rows of elements to the cube's layouts, and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def with_channels(values: Values, channels: int) -> Values:
-    """Return (N, C, spatial...) with so many channels, the last of them zeros, or the first of its own."""
+    """Return (N, C, spatial...) with `channels` channels: padded with zeros, or cut to the first ones."""
     have = values.shape[1]
     if have >= channels:
         return np.ascontiguousarray(values[:, :channels])
@@ -163,7 +163,7 @@ def join_groups(source: GmTensor, made: GmTensor, p: ConvProblem, merge: int) ->
 
 
 def one_group(p: ConvProblem, c0: int, *, gradient: bool) -> tuple[int, ...]:
-    """Return the shape of a weight of which all groups are one: C0 channels of B, and all of S beside them.
+    """Return the shape of a weight whose groups are merged into one: C0 channels of B, and all of S.
 
     (1, KD, C1, T, C0, columns) of weights, (1, KD, rows, C1, T, C0) of a grad_weight.
     """

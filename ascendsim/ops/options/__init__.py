@@ -1,1 +1,1 @@
-"""The keywords of operators, and what they resolve to."""
+"""The keywords of operators, and their resolved values."""

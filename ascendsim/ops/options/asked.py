@@ -59,7 +59,7 @@ def planned_call(
     output_mask: Mask = (True, True, True),
     strides: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[Decision, Call]:
-    """Return what the interface decides of a call without tensors, and what fixes its kernels.
+    """Return the interface's decision on a call without tensors, and the call that fixes its kernels.
 
     Raises   as `estimate`
     """
@@ -98,7 +98,7 @@ def asked_call(
 
 
 def without_bias(bias_sizes: Any, output_mask: Any) -> bool:
-    """Tell whether bias_sizes is the [0] that torch's autograd passes for a layer without bias."""
+    """Return whether bias_sizes is the [0] that torch's autograd passes for a layer without bias."""
     # The interface itself wants the channels in any case; what else is in the mask is for the rules to say.
     mask_is_known = isinstance(output_mask, Sequence) and len(output_mask) == 3
     if not mask_is_known or truth(output_mask[2]) is not False:
@@ -152,5 +152,5 @@ def gradient_shapes(asked: ConvolutionBackwardCall) -> dict[str, tuple[int, ...]
 
 
 def _shapes(asked: ConvolutionBackwardCall) -> list[tuple[int, ...]]:
-    """Return the shapes of grad_output, input and weight, none of which an accepted call lacks."""
+    """Return the shapes of grad_output, input and weight; an accepted call has all of them."""
     return [tensor.shape for tensor in (asked.grad_output, asked.input, asked.weight) if tensor is not None]

@@ -1,4 +1,4 @@
-"""What the keywords of a call resolve to: product, arithmetic, plans and notes."""
+"""The keywords of a call, resolved: product, arithmetic, plans and notes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from ascendsim.arguments import items, refusal, shown, truth, whole
+from ascendsim.arguments import is_bool, items, refusal, shown, truth, whole
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, did_you_mean
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
@@ -25,7 +25,9 @@ from ascendsim.rules import Decision
 from ascendsim.timing.kernel import ENGINES
 
 if TYPE_CHECKING:
+    from ascendsim.ops.lowering.graph import Graph
     from ascendsim.ops.problems.products import MatmulProblem
+    from ascendsim.program.kernel import Kernel
 
 
 Product = str | Path | Profile
@@ -53,6 +55,8 @@ class ProductOptions(TypedDict, total=False):
                    (empty as the call begins; each later kernel finds what those before it have left)
     engine         "compiled" or "simpy", which find the same cycles; None: cycles from the first, which is
                    fast, and spans, where they are asked for, from the second, which is the definition
+    most_instructions   a call of more instructions, as reckoned from its sizes before any is made, is
+                   refused; None: no call is
     """
 
     product: Product
@@ -61,6 +65,7 @@ class ProductOptions(TypedDict, total=False):
     schedule: Schedules
     l2_start: str
     engine: str | None
+    most_instructions: int | None
 
 
 class CallOptions(ProductOptions, total=False):
@@ -106,6 +111,26 @@ def order_given(order: Any) -> str | int:
     return seed
 
 
+# More than any machine has cores; each takes memory.
+MOST_THREADS = 1024
+
+
+def thread_count(threads: Any, *, timing: bool) -> int:
+    """Return how many threads share the products of a call.
+
+    Raises   ConfigError unless it is a whole number up to MOST_THREADS; and with timing, which is true or
+             false, where one thread runs all
+    """
+    if not is_bool(timing):
+        raise ConfigError(f"timing is {shown(timing)}; it must be true or false")
+    count = whole(threads)
+    if count is None or not 1 <= count <= MOST_THREADS:
+        raise ConfigError(f"threads is {shown(threads)}; it must be a whole number from 1 to {MOST_THREADS}")
+    if timing and count > 1:
+        raise ConfigError(f"threads is {count}, but only a call with timing=False shares its work")
+    return count
+
+
 ROWS_NOTE = (
     "The cube's kernels read and write tensors row after row, as NCHW; what that adds to their writes is not "
     "part of the cycles."
@@ -114,7 +139,7 @@ CHOSEN_NOTES = {
     "product": "follow the rules of the product's operators as far as they are public; their tables of tuned "
     "shapes are not.",
     "tuned": "are the fastest of all grids on a part of 32 cores, as the operators' tuned entries for "
-    "ResNet-50 seem to be: these are not public, and are told by measured block counts and times alone.",
+    "ResNet-50 seem to be: these are not public, and are known by measured block counts and times alone.",
     "search": "are this simulator's own; the product's operators choose their own.",
     "user, rest product": "are given in part, the rest by the rules of the product's operators.",
     "user, rest tuned": "are given in part, the rest by a search as that for the operators' tuned entries.",
@@ -189,6 +214,24 @@ def output_views(
     return views
 
 
+# Layers of networks have up to 82 million (a 3-D U-Net at batch 256: 14 s). Twice as many take 2 GiB.
+MOST_INSTRUCTIONS = 100_000_000
+
+
+def reckoned_instructions(kernel: Kernel, profile: Profile) -> int:
+    """Return about how many instructions a kernel has, from its sizes alone.
+
+    A multiplication for each base block and K slice, a transfer for each UB full of the tensors' bytes, and
+    one for each image: most loops turn image by image.
+    """
+    tensors, plan = kernel.tensors.values(), kernel.facts.get("plan")
+    transfers = sum(tensor.size_bytes for tensor in tensors) // profile.buffers["UB"].capacity_bytes
+    images = max((tensor.shape[0] for tensor in tensors if len(tensor.shape) > 2), default=0)
+    tiling = plan.tiling if isinstance(plan, Plan) else None
+    block = tiling.base_m * tiling.base_n * tiling.base_k if tiling else 1
+    return (kernel.macs // block if tiling else 0) + transfers + images
+
+
 LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
 
 
@@ -216,6 +259,7 @@ class Options:
     schedule: Schedules = None
     l2_start: str = "warm"
     engine: str | None = None
+    most_instructions: int | None = MOST_INSTRUCTIONS
     deterministic: bool | None = None
     output_dtypes: Sequence[str | None] | None = None
     output_strides: Mapping[str, Sequence[int]] | None = None
@@ -226,7 +270,7 @@ class Options:
         """Refuse values without a meaning."""
         for name, known in (("fixpipe", FIXPIPE_PRESETS), ("l2_start", L2_NOTES), ("engine", ENGINES)):
             value = getattr(self, name)
-            # By its type first: what has no hash, or compares element by element, is in no table.
+            # By its type first: a value without a hash, or that compares element by element, is in no table.
             if not isinstance(value, str) or value not in known:
                 if name == "engine" and value is None:
                     continue
@@ -238,6 +282,13 @@ class Options:
         model = self.accumulation
         if not isinstance(model, str | AccumulationModel | None) or len(str(model)) > LONGEST_MODEL:
             raise refusal("accumulation", self.accumulation, "the text of a model, a model or None")
+        if self.most_instructions is not None:
+            most = whole(self.most_instructions) or 0
+            if most < 1:
+                raise refusal(
+                    "most_instructions", self.most_instructions, "a whole number from 1 on, or None"
+                )
+            object.__setattr__(self, "most_instructions", most)
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise refusal("deterministic", self.deterministic, "true, false or None")
         if is_plan_file(self.tiling):
@@ -253,7 +304,7 @@ class Options:
             rule = f'a Tiling, {{"grad_input": Tiling(...), ...}}, {others}'
             raise refusal("tiling", self.tiling, rule)
         self._check_output_dtypes()
-        _ = self.wanted_strides  # what is none is told at once
+        _ = self.wanted_strides  # wrong strides are refused at once
 
     def _check_output_dtypes(self) -> None:
         if self.output_dtypes is None:
@@ -266,11 +317,11 @@ class Options:
                 f"output_dtypes has {len(given)} entries {shown(given)}; it needs three, None: default"
             )
         object.__setattr__(self, "output_dtypes", given)
-        _ = self.wanted_dtypes  # an unknown format is told at once
+        _ = self.wanted_dtypes  # an unknown format is refused at once
 
     @cached_property
     def wanted_strides(self) -> dict[str, tuple[int, ...]]:
-        """Where the elements of those gradients are to lie that are not to lie row after row."""
+        """Strides of the gradients that are not to lie row by row."""
         return strides_of(self.output_strides)
 
     @cached_property
@@ -278,9 +329,28 @@ class Options:
         """The product."""
         return self.product if isinstance(self.product, Profile) else load_profile(self.product)
 
+    def within(self, graph: Graph) -> Graph:
+        """Return the graph of a call, if it has no more instructions than are wanted.
+
+        Raises   UnsupportedError
+        """
+        most = self.most_instructions
+        if most is None:
+            return graph
+        counts = {kernel.name: reckoned_instructions(kernel, self.profile) for kernel in graph.kernels}
+        total = sum(counts.values())
+        if total > most:
+            largest = max(counts, key=lambda name: counts[name])
+            raise UnsupportedError(
+                f"about {total:,} instructions, {counts[largest]:,} of them in {largest}, are more than "
+                f"most_instructions, which is {most:,}; take a smaller batch or larger base blocks, or raise "
+                "most_instructions (None: no limit; --most-instructions 0)"
+            )
+        return graph
+
     @property
     def asked_product(self) -> str | Profile:
-        """What the rules are asked about: a name as it is, since they know products without a file."""
+        """The product for the rules: a name unchanged, since they know products without a file."""
         name = self.product
         return name if isinstance(name, str) and not is_file_name(name) else self.profile
 
@@ -372,7 +442,7 @@ class Options:
         )
         if timing and not self.profile.generation.changes_layouts:
             found.insert(0, ROWS_NOTE)
-        found.append(f"Call checked by the rule set {self.rules}.")
+        found.append(f"Call checked by the rule set `{self.rules}`.")
         if strided:
             found.append(STRIDED_NOTE)
         if decision.determinism == "fixed" and self.deterministic is not None and not self.deterministic:
@@ -392,7 +462,7 @@ class Options:
 
 @lru_cache(maxsize=64)  # asked for twice in each call, in the same words in every step of a training run
 def _resolved(model: str | AccumulationModel, compute_dtype: str, block_k: int) -> AccumulationModel:
-    """Return a model, or what its text says, for operands of a format on a cube of so many k a cycle."""
+    """Return a model, or the model that a text names, for a format on a cube of `block_k` k a cycle."""
     if isinstance(model, str):
         model = AccumulationModel.parse(model)
     operand = dtype(stored_name(compute_dtype))
@@ -403,7 +473,7 @@ def _resolved(model: str | AccumulationModel, compute_dtype: str, block_k: int) 
 
 
 def _is_plan(given: object) -> bool:
-    """Tell whether a value is a plan, or a way to choose one."""
+    """Return whether a value is a plan, or a way to choose one."""
     return isinstance(given, Tiling | Plan | PartialPlan | LayerPlans | Mapping) or (
         isinstance(given, str) and given in STRATEGIES
     )

@@ -124,7 +124,7 @@ class ConvProblem:
         """Padding before and after, along D, H, W."""
         values = self.padding
         assert isinstance(values, tuple)
-        # Four values only in two dimensions: the interface has no such form for the others.
+        # Four values only in two dimensions: the interface has no form of four for the others.
         if self.rank == 2 and len(values) == 4:
             return (0, 0), (values[0], values[1]), (values[2], values[3])
         d, h, w = _triple(values, 0)
@@ -251,7 +251,7 @@ class ConvProblem:
 
 
 def pairs_by_depth(depths: int, met: Sequence[tuple[int, Pair]]) -> tuple[tuple[Pair, ...], ...]:
-    """Sort (depth, pair) by the depth, of which there are so many; the pairs of one stay in order."""
+    """Sort (depth, pair) into a list for each of `depths` depths; the pairs of a depth stay in order."""
     found: list[list[Pair]] = [[] for _ in range(depths)]
     for depth, pair in met:
         found[depth].append(pair)
@@ -289,7 +289,7 @@ FRACTAL = 16
 
 
 def filling_groups(groups: int, big_channels: int, small_channels: int, unit: int) -> int:
-    """Return how many groups together have channels in whole units, but no more than there are.
+    """Return the least number of groups whose channels fill whole units, at most all groups.
 
     unit   of the big side's channels; the small side's come in fractals of 16
     """
@@ -330,7 +330,7 @@ CHANGES = (
 
 
 def groups_of(channels: int, c0: int) -> int:
-    """Return how many groups of C0 hold so many channels."""
+    """Return the number of C0 groups that hold `channels` channels."""
     return -(-channels // c0)
 
 

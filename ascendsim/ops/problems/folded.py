@@ -35,7 +35,7 @@ MOST_BYTES = 128 * 2**20
 class GradientProduct(NamedTuple):
     """A gradient as one matrix product: left x right, tensors of the call by their names.
 
-    result   shape of what the product makes, and axes: the order in which they make the gradient; () where it
+    result   shape of the product, and axes: the order in which they make the gradient; () where it
              lies as the gradient does
     """
 
@@ -47,7 +47,7 @@ class GradientProduct(NamedTuple):
 
 
 def asks_for_product(p: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> bool:
-    """Tell whether the product's interface makes a matrix product of a gradient, whatever is made of it here.
+    """Return whether the product's interface computes a gradient as a matrix product, whatever the plan does.
 
     Source   public ops-nn at e5c3fa932, as read: the operator's interface code
     """
@@ -89,19 +89,19 @@ def gradient_product(
 
 
 def may_be_product(p: ConvProblem, profile: Profile) -> bool:
-    """Tell whether the interface looks at a convolution at all: one group, no padding, nothing between."""
+    """Return whether the interface looks at a convolution at all: one group, no padding, nothing between."""
     plain = p.groups == 1 and not p.transposed and not any(map(any, p.pads)) and set(p.dilations) == {1}
     return plain and profile.npu_arch in (OLDER, NEWEST)
 
 
 def covers_image(p: ConvProblem) -> bool:
-    """Tell whether kernels lie side by side (stride = kernel) and no pixel of the image is left over."""
+    """Return whether kernels lie side by side (stride = kernel) and no pixel of the image is left over."""
     covered = tuple(count * step for count, step in zip(p.small_size, p.strides, strict=True))
     return p.kernel == p.strides and covered == p.big_size
 
 
 def _step_over_kernels(p: ConvProblem, npu_arch: str) -> bool:
-    """Tell whether kernels lie side by side, without gap or overlap, and the interface takes note of it."""
+    """Return whether kernels lie side by side, without gap or overlap, and the interface takes note of it."""
     steps = p.strides
     # 910_95 has a kernel of its own for strides of 2 along both axes.
     taken = max(steps) > 1 if npu_arch == OLDER else max(steps) > 2 or steps[1] != steps[2]
@@ -130,7 +130,7 @@ LEAST_KERNEL = 8
 
 
 class Patches(NamedTuple):
-    """How a grad_weight of kernels side by side is made.
+    """A grad_weight whose kernels lie side by side, as a product of patches.
 
     problem   the convolution of one tap whose grad_weight the kernel makes
     split     shape of input with every axis as (placement, tap); `axes`: their order afterwards
@@ -142,7 +142,7 @@ class Patches(NamedTuple):
 
     @classmethod
     def of(cls, p: ConvProblem, profile: Profile) -> Patches | None:
-        """Return how the product's interface makes a grad_weight by one tap; None where it does not.
+        """Return the form with one tap that the product's interface gives a grad_weight; None without it.
 
         That each axis along which the kernel has several taps must have 8 of them, and that no pixel may be
         left over, is our reading. A kernel as large as the image is a matrix product (`gradient_product`).
@@ -172,13 +172,13 @@ AXES = (1, 0, 2)
 
 
 class Folded(NamedTuple):
-    """How a gradient of many lines is made: `problem` is the convolution of one image of so many rows."""
+    """A gradient whose batch becomes rows of one image: `problem` is the convolution of this image."""
 
     problem: ConvProblem
 
     @classmethod
     def of(cls, p: ConvProblem, gradient: str, profile: Profile) -> Folded | None:
-        """Return how the interface makes a gradient with the batch folded into rows; None where it does not.
+        """Return the form of a gradient with the batch folded into rows; None if the interface does not fold.
 
         That both gradients are folded, whatever their groups and formats, that either end of the range is
         part of it, and that each gradient has its own Transposes, is our reading.
@@ -218,7 +218,7 @@ LARGEST_INNER_STRIDE = 2
 
 
 class Dilated(NamedTuple):
-    """How a grad_input with a Dilation kernel is made.
+    """A grad_input that is made with a Dilation kernel.
 
     spreads   the tensor whose pixels are spread: "grad_output" before the kernel, "grad_input" behind it
     problem   the convolution of stride 1 whose grad_input the kernel makes
@@ -235,7 +235,7 @@ class Dilated(NamedTuple):
 
     @classmethod
     def of(cls, p: ConvProblem, compute_dtype: str, profile: Profile) -> Dilated | None:
-        """Return how the product's operator makes a grad_input with a Dilation kernel; None where without.
+        """Return the form with a Dilation kernel that the operator gives a grad_input; None without one.
 
         Source   public ops-nn at e5c3fa932, as read: the operator's interface code
         """
@@ -251,6 +251,23 @@ class Dilated(NamedTuple):
             inner = replace(p, stride=1)
             return cls("grad_output", inner, step, (0, 0), inner.small_size[1:])
         return None
+
+    def spread(self, values: Values) -> Values:
+        """Return an activation (N, C, spatial...) of one or two axes with its pixels apart, zeros between."""
+        import numpy as np
+
+        axes = values.ndim - 2
+        # A line is an image of one row.
+        image = values.reshape(*values.shape[:2], *(1,) * (2 - axes), *values.shape[2:])
+        made = np.zeros((*image.shape[:2], *self.size), values.dtype)
+        taken, places = [], []
+        for first, step, count, size in zip(self.first, self.step, image.shape[2:], self.size, strict=True):
+            # Pixels that would lie outside are dropped at both ends.
+            begin, end = -(-max(0, -first) // step), min(count, -(-(size - first) // step))
+            taken.append(slice(begin, end))
+            places.append(slice(first + begin * step, size, step))
+        made[:, :, *places] = image[:, :, *taken]
+        return made.reshape(*values.shape[:2], *self.size[2 - axes :])
 
 
 def kernel_problem(p: ConvProblem, gradient: str, compute_dtype: str, profile: Profile) -> ConvProblem:

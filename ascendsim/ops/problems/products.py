@@ -96,7 +96,7 @@ class DgradGemm(SlidingGemm):
         )
 
     def in_fours(self) -> DgradGemm:
-        """Return the same product whose source and weights have groups of four channels; the output stays.
+        """Return the product with source and weights in groups of four channels; the output stays.
 
         Raises   ConfigError if there are more channels, or they do not have 16 bits
         """
@@ -162,9 +162,10 @@ LEAST_BLOCK_SIDE = 128
 
 
 def takes_blocks(kernel: tuple[int, int, int], small_channels: int, big_channels: int) -> bool:
-    """Tell whether sizes suit the basic blocks of 910B and 910_93, of 16-bit operands in one group.
+    """Return whether sizes suit the basic blocks of 910B and 910_93, of 16-bit operands in one group.
 
-    Source   public ops-nn at e5c3fa932, as read: the tiling code and the interface code ask for the same
+    Source   public ops-nn at e5c3fa932, as read: the tiling code and the interface code have the same
+             condition
     """
     taps = kernel[1] * kernel[2]
     rows, columns = (round_up(channels, FRACTAL) for channels in (small_channels, big_channels))
@@ -266,7 +267,7 @@ class MatmulProblem:
     shared_a: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no matrix product."""
+        """Refuse sizes that make no matrix product."""
         for name in ("m", "k", "n", "batch"):
             value = getattr(self, name)
             number = whole(value)
@@ -358,18 +359,19 @@ class MatmulGemm:
         )
 
     def mmads(self, base: tuple[int, int, int]) -> int:
-        """Return how many Mmads base blocks of so much (m, n, k) make."""
+        """Return the number of Mmads for base blocks of size (m, n, k)."""
         sizes = self.problem.m, self.problem.n, self.problem.k
         return self.problem.batch * prod(-(-size // length) for size, length in zip(sizes, base, strict=True))
 
     def copy_to_l1(self, slot: Slot, place: Gm, extent: Pair, line_bytes: int) -> CopyGmToL1:
-        """Return the copy of a piece of a stored matrix, of so many rows and columns, into L1."""
+        """Return the copy of a piece of a stored matrix, by its rows and columns, into L1."""
         tensor = place.tensor
         size = extent[0] * extent[1] * tensor.itemsize
-        runs = self.problem.runs(*extent, tensor.itemsize)
         # The copy's cost asks whether every row begins at a line of L2: requests cross none.
         # Rows are turned into fractals on the way; a matrix in NZ lies in fractals already.
-        relays = self.problem.layout == "ND"
+        relays = self.problem.layout == tensor.layout == "ND"
+        problem = self.problem if relays else replace(self.problem, layout="NZ")
+        runs = problem.runs(*extent, tensor.itemsize)
         aligned = not relays or (tensor.shape[2] * tensor.itemsize) % line_bytes == 0
         return CopyGmToL1(slot, place, size, extent, rows=runs, aligned=aligned, relays=relays)
 
@@ -380,7 +382,7 @@ CLUSTER: Final = 32
 
 
 class Cluster(NamedTuple):
-    """One cluster: its image, and which of the clusters of that image it is, down and across."""
+    """One cluster: its image, and its place among the image's clusters, down and across."""
 
     image: int
     row: int
@@ -403,7 +405,7 @@ class Clusters:
 
     @classmethod
     def of(cls, batch: int, size: tuple[int, int]) -> Clusters:
-        """Return those of images of so many rows and columns on the small side.
+        """Return the clusters of images by rows and columns of the small side.
 
         The shape is the one that needs fewer clusters, of equal ones 2 x 16.
         Source   host code of the public operator (ops-nn), as read

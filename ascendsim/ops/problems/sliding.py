@@ -33,7 +33,7 @@ class Taps(NamedTuple):
         return self.channels * self.rows * self.cols
 
 
-class Segment(NamedTuple):
+class SlidingSegment(NamedTuple):
     """A run of the reduction that lies in one left and one right tile in L1.
 
     `slices` are the (first group in the left tile, first group in the right tile, groups) of each Mmad.
@@ -61,7 +61,7 @@ def segments_of(
     right: tuple[Taps, ...],
     most: int,
     slices_of: Callable[[int, int], list[tuple[int, int]]] = even_slices,
-) -> tuple[Segment, ...]:
+) -> tuple[SlidingSegment, ...]:
     """Walk two cuts of one reduction side by side, in slices of at most `most` groups.
 
     The boxes of a cut are consecutive runs of the reduction, so a run ends where either box ends.
@@ -76,7 +76,7 @@ def segments_of(
         slices = tuple(
             (done_left + first, done_right + first, count) for first, count in slices_of(run, most)
         )
-        found.append(Segment(a, b, slices))
+        found.append(SlidingSegment(a, b, slices))
         done_left, done_right = done_left + run, done_right + run
         if done_left == a.groups:
             at_left, done_left = at_left + 1, 0
@@ -111,7 +111,7 @@ def first_boxes(whole: Taps, slice_elements: int, c0: int) -> dict[int, Taps]:
 
 
 def cut_taps(whole: Taps, elements: int, c0: int) -> tuple[Taps, ...]:
-    """Cut a box into boxes of at most so many reduction elements, in the order of the reduction.
+    """Cut a box into boxes of at most `elements` reduction elements, in the order of the reduction.
 
     Whole channel groups where they fit, else whole kernel rows of one group, else a part of one row.
     """
@@ -171,7 +171,7 @@ class Sliding(NamedTuple):
 
     @classmethod
     def of(cls, p: ConvProblem, itemsize: int, *, backwards: bool = False) -> Sliding:
-        """Return how a kernel slides in H and W: over the big side, or backwards over the small side.
+        """Return the sliding of a kernel in H and W: over the big side, or backwards over the small side.
 
         Backwards the stride stands between the pixels of the small side. The last tap comes first, so that
         pixels are read in rising order: output row y begins at y - ((kernel - 1) * dilation - pad).
@@ -259,7 +259,7 @@ class Sliding(NamedTuple):
         return low, high - low + 1, slice(first, last + 1), first * step - low
 
     def rows_spanned(self, pixels: int, unit: int = 0) -> int:
-        """Return the most output rows that an aligned range of so many pixels spans.
+        """Return the most output rows that an aligned range of `pixels` pixels spans.
 
         unit   ranges begin at multiples of it; 0: at multiples of `pixels`
         """
@@ -274,7 +274,7 @@ class Sliding(NamedTuple):
         return pixels // width + 2 if pixels > width else 2
 
     def tile_bytes(self, pixels: int, taps: Taps, *, in_row: bool, unit: int = 0) -> int:
-        """Return the largest L1 need of a tile of so many pixels: in one row, or of whole rows.
+        """Return the largest L1 need of a tile of `pixels` pixels: in one row, or of whole rows.
 
         unit   as for `rows_spanned`
         """
@@ -286,7 +286,7 @@ class Sliding(NamedTuple):
         return rows * cols * taps.channels * self.c0 * self.itemsize
 
     def _reach(self, axis: int, outputs: int, taps: int) -> int:
-        """Return how far so many outputs reach along one axis, but not beyond the image."""
+        """Return the pixels that `outputs` outputs read along one axis, within the image."""
         reach = (outputs - 1) * self.stride[axis] + (taps - 1) * self.dilation[axis] + 1
         return max(1, min(reach, (self.image_size[axis] - 1) * self.insert[axis] + 1))
 
@@ -302,7 +302,7 @@ class Sliding(NamedTuple):
         ]
 
     def pixel_tile_count(self, pixels: int, *, in_row: bool) -> int:
-        """Return how many ranges `pixel_tiles` cuts, without listing them."""
+        """Return the number of ranges that `pixel_tiles` cuts, without listing them."""
         if not in_row:
             return -(-self.pixels // pixels)
         return self.out_size[0] * -(-self.out_size[1] // pixels)
@@ -331,11 +331,11 @@ class SlidingGemm(ABC):
 
     @property
     def count(self) -> int:
-        """How many products there are."""
+        """The number of products."""
         return self.groups * self.batch * sum(map(len, self.depths))
 
     def mmads(self, base: tuple[int, int, int]) -> int:
-        """Return how many Mmads base blocks of so much (m, n, k) make, if no tile in L1 ends one early."""
+        """Return the number of Mmads for base blocks of size (m, n, k) if no tile in L1 ends one early."""
         sides = zip(self.sizes, base, strict=True)
         return self.count * prod(-(-size // length) for size, length in sides)
 
@@ -344,7 +344,7 @@ class SlidingGemm(ABC):
 AXES = {"h": (True, False), "hw": (True, True)}
 
 
-class Phase(NamedTuple):
+class StridePhase(NamedTuple):
     """The output pixels `first`, `first` + `step`, ... along H and W, and how their kernel slides.
 
     sliding      the pixels of the phase, counted by themselves; its kernel has the taps that they meet
@@ -375,14 +375,14 @@ class _Along(NamedTuple):
     stored: slice
 
 
-def phases_of(sliding: Sliding, axes: str) -> tuple[Phase, ...]:
+def phases_of(sliding: Sliding, axes: str) -> tuple[StridePhase, ...]:
     """Return the phases of a backward sliding, those along W the fastest.
 
     axes   "h" or "hw", along which the stride splits the kernel; there is no gap between taps along these
     """
     rows, cols = (_along(sliding, axis, split=split) for axis, split in enumerate(AXES[axes]))
     return tuple(
-        Phase(
+        StridePhase(
             (row.first, col.first),
             (row.step, col.step),
             sliding._replace(
@@ -418,8 +418,8 @@ def _along(sliding: Sliding, axis: int, *, split: bool) -> list[_Along]:
     return found
 
 
-def together(phases: tuple[Phase, ...]) -> Sliding:
-    """Return what slides over all pixels that any of the phases reads, for as many pixels as each makes."""
+def together(phases: tuple[StridePhase, ...]) -> Sliding:
+    """Return one sliding over all pixels that any phase reads, with the outputs of a phase."""
     some = [phase.sliding for phase in phases if phase.taps]
     pads, kernels = [], []
     for axis in (0, 1):

@@ -34,7 +34,7 @@ class Strip(NamedTuple):
     width: int
 
 
-class Spans(NamedTuple):
+class StripSpans(NamedTuple):
     """The rows and the columns from first to last of the tiles of runs, and where the runs begin in these."""
 
     top: Numbers
@@ -45,7 +45,7 @@ class Spans(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """What tiles read of an image along one axis: the first pixel, and how many; 0: padding alone."""
+    """Pixels that tiles read of an image along one axis: the first, and their number; 0: padding alone."""
 
     first: Numbers
     pixels: Numbers
@@ -59,7 +59,7 @@ class Strips(NamedTuple):
 
     @classmethod
     def of(cls, sliding: Sliding, width: int) -> Strips:
-        """Cut into strips of so many columns; 0: whole rows, which are one strip."""
+        """Cut into strips of `width` columns; 0: whole rows, which are one strip."""
         return cls(sliding, min(width or sliding.out_size[1], sliding.out_size[1]))
 
     @property
@@ -84,9 +84,9 @@ class Strips(NamedTuple):
         return (pixel - strip.first) // strip.width
 
     def runs(self, most: int, rows: int = 0) -> list[Pair]:
-        """Return runs (first pixel, pixels) of at most so many pixels, which end where strips end.
+        """Return runs (first pixel, pixels) of at most `most` pixels, which end where strips end.
 
-        rows   runs also end after every so many rows; 0: only where the strip ends
+        rows   runs also end after every `rows` rows; 0: only where the strip ends
         """
         found = []
         for first, _, width in self.all:
@@ -103,7 +103,7 @@ class Strips(NamedTuple):
         return slice(top, top + rows), slice(left + at, left + at + (pixels if rows == 1 else width))
 
     def sliding_of(self, strip: Strip) -> Sliding:
-        """Return how the kernel slides for the pixels of one strip, counted by themselves."""
+        """Return the sliding of the kernel over one strip, with pixels counted from the strip's first."""
         pad = self.sliding.pad[0], self.sliding.pad[1] - strip.left * self.sliding.stride[1]
         return self.sliding._replace(out_size=(self.height, strip.width), pad=pad)
 
@@ -112,8 +112,8 @@ class Strips(NamedTuple):
         strip = self.strip(first)
         return self.sliding_of(strip).tile(first - strip.first, pixels, taps)
 
-    def spans(self, runs: Numbers) -> Spans:
-        """Return what the tiles of some runs, a row (first pixel, pixels) each, span of the output."""
+    def spans(self, runs: Numbers) -> StripSpans:
+        """Return the output rows and columns of the tiles of runs; a run is a row (first pixel, pixels)."""
         first, pixels = runs.T
         at, width = self.places(first)
         left = self._left(first)
@@ -121,7 +121,7 @@ class Strips(NamedTuple):
         top, bottom = begin // width, (begin + pixels - 1) // width
         # Of several rows a tile has all columns of the strip.
         alone = top == bottom
-        return Spans(
+        return StripSpans(
             top,
             bottom,
             np.where(alone, left + at, left),
@@ -146,8 +146,8 @@ class Strips(NamedTuple):
         first, pixels = spans.left * self.height + spans.top * width, (spans.bottom - spans.top + 1) * width
         return np.where(alone[:, None], runs, np.column_stack([first, pixels]))
 
-    def reads(self, spans: Spans, taps: Taps) -> tuple[Reads, Reads]:
-        """Return what the tiles of some runs (`tile`) read under a box of taps along H and along W."""
+    def reads(self, spans: StripSpans, taps: Taps) -> tuple[Reads, Reads]:
+        """Return the pixels that the tiles of runs (`tile`) read under a box of taps, along H and along W."""
         return (
             self._reads(0, spans.top, spans.bottom, taps.row, taps.row + taps.rows - 1),
             self._reads(1, spans.left, spans.right, taps.col, taps.col + taps.cols - 1),
@@ -161,7 +161,7 @@ class Strips(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What outputs `first` to `last` along one axis read under one tap.
+    """Pixels that outputs `first` to `last` along one axis read under one tap.
 
     pad      outputs before the first that reads a pixel
     length   outputs that read one
@@ -174,7 +174,7 @@ class Line(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The same for some runs, a row each, under all taps of an axis, a column each.
+    """Lines of several runs under all taps of an axis: a row a run, a column a tap.
 
     `source` is the first of the pixels in the image; of no pixels any.
     """
@@ -185,7 +185,7 @@ class Lines(NamedTuple):
 
 
 def line_read(sliding: Sliding, axis: int, first: int, last: int, tap: int) -> Line:
-    """Return what a run of outputs along one axis reads under a tap."""
+    """Return the pixels that a run of outputs along one axis reads under a tap."""
     run = np.array([[first]]), np.array([[last]])
     pad, length, source = (int(found[0, 0]) for found in _reads(sliding, axis, *run, np.array([tap])))
     step = sliding.stride[axis]
@@ -193,7 +193,7 @@ def line_read(sliding: Sliding, axis: int, first: int, last: int, tap: int) -> L
 
 
 def lines_read(sliding: Sliding, axis: int, first: Numbers, last: Numbers) -> Lines:
-    """Return what some runs of outputs along one axis read under each of its taps."""
+    """Return the pixels that runs of outputs along one axis read under each tap of the axis."""
     return _reads(sliding, axis, first[:, None], last[:, None], np.arange(sliding.kernel[axis]))
 
 
@@ -206,7 +206,7 @@ def _reads(sliding: Sliding, axis: int, first: Numbers, last: Numbers, tap: Numb
 
 
 def lines_of(strips: Strips, first: int, pixels: int, tap: tuple[int, int]) -> tuple[Line, Line]:
-    """Return what a run of pixels of a strip reads along H and along W; of several rows all columns."""
+    """Return the pixels that a run of a strip reads along H and W: all columns if it has several rows."""
     strip = strips.strip(first)
     sliding, (top, left) = strips.sliding_of(strip), divmod(first - strip.first, strip.width)
     bottom, right = divmod(first + pixels - 1 - strip.first, strip.width)
@@ -216,7 +216,7 @@ def lines_of(strips: Strips, first: int, pixels: int, tap: tuple[int, int]) -> t
 
 
 def tap_tile(strips: Strips, first: int, pixels: int, box: Taps) -> ImageTile:
-    """Return the tile of a run of pixels under a box of one tap; what it does not hold is padding."""
+    """Return the tile of a run of pixels under a box of one tap; the rest of the tile is padding."""
     strip, sliding = strips.strip(first), strips.sliding
     rows, cols = lines_of(strips, first, pixels, (box.row, box.col))
     at = (first - strip.first) % strip.width
@@ -325,7 +325,7 @@ class View:
 
 
 def share_places(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> bool:
-    """Tell whether two elements of a tensor share a byte; `steps` and `itemsize` in the same unit.
+    """Return whether two elements of a tensor share a byte; `steps` and `itemsize` in the same unit.
 
     Of very large tensors whose axes lie between each other it counts as shared.
     """
@@ -351,5 +351,5 @@ def share_places(shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int) 
 
 
 def blocks_of(size_bytes: int) -> int:
-    """Return the bytes of the whole blocks that hold so many."""
+    """Return the bytes of the whole blocks that hold this number of bytes."""
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES

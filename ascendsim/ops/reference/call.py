@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -11,20 +11,31 @@ import numpy as np
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.winograd import (
+    PIXELS,
+    POINTS,
+    TAPS,
+    WINDOW,
+    big_line,
+    in_plane,
+    small_line,
+    taps_line,
+)
 from ascendsim.ops.lowering.call import Call, vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem, merged
-from ascendsim.ops.problems.folded import Dilated, GradientProduct
+from ascendsim.ops.problems.folded import GradientProduct
 from ascendsim.ops.reference.ordered import (
+    add_in_order,
     add_to_zeros,
     append_slices,
     bias_gradient,
     im2col,
     ordered_dgrad,
+    ordered_wgrad,
     reduction_by_groups,
     reduction_of,
     sources,
 )
-from ascendsim.ops.reference.winograd import any_wgrad
 from ascendsim.ops.schedules.base import DgradOrder, WgradOrder, WinogradOrder
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
@@ -35,19 +46,87 @@ if TYPE_CHECKING:
     from ascendsim.ops.schedules.base import MatmulOrder
 
 
-def spread(values: Floats, dilated: Dilated) -> Floats:
-    """Return an activation (N, C, spatial...) of one or two axes with its pixels apart, zeros between."""
-    axes = values.ndim - 2
-    # A line is an image of one row.
-    image = values.reshape(*values.shape[:2], *(1,) * (2 - axes), *values.shape[2:])
-    made = np.zeros((*image.shape[:2], *dilated.size), np.float32)
-    for row in range(image.shape[2]):
-        for column in range(image.shape[3]):
-            y = dilated.first[0] + row * dilated.step[0]
-            x = dilated.first[1] + column * dilated.step[1]
-            if 0 <= y < dilated.size[0] and 0 <= x < dilated.size[1]:
-                made[:, :, y, x] = image[:, :, row, column]
-    return made.reshape(*values.shape[:2], *dilated.size[2 - axes :])
+def any_wgrad(
+    problem: ConvProblem,
+    grad_output: Floats,
+    input: Floats,
+    order: WgradOrder | WinogradOrder,
+    reduce: Reduce,
+) -> Floats:
+    """Return the accumulators of grad_weight in an order by Winograd or a direct one; arguments as there."""
+    if isinstance(order, WinogradOrder):
+        return winograd_wgrad(problem, grad_output, input, order, reduce)
+    return ordered_wgrad(problem, grad_output, input, order, reduce)
+
+
+def winograd_wgrad(
+    problem: ConvProblem, grad_output: Floats, input: Floats, order: WinogradOrder, reduce: Reduce
+) -> Floats:
+    """Return grad_weight in float32.
+
+    Shapes   grad_output and input as `problem` says, of one group and one depth -> as weight
+    """
+    small, big = (input, grad_output) if problem.transposed else (grad_output, input)
+    small = small.reshape(problem.batch, problem.small_channels, *problem.small_size[1:])
+    big = big.reshape(problem.batch, problem.big_channels, *problem.big_size[1:])
+    pads = problem.pads[1][0], problem.pads[2][0]
+    whole = _taps(small, big, pads, order, range(len(order.clusters)), reduce)
+    if order.streamed:
+        parts = [order.clusters.part(part, order.parts) for part in range(order.parts)]
+        sums = add_in_order(np.stack([_taps(small, big, pads, order, own, reduce) for own in parts]))
+        whole = np.where(blocks_in_parts(whole.shape, order), sums, whole)
+    return whole.reshape(problem.weight)
+
+
+def blocks_in_parts(shape: tuple[int, ...], order: WinogradOrder) -> NDArray[np.bool_]:
+    """Return which elements are added in parts."""
+    chosen = np.zeros(shape, bool)
+    for block in order.streamed:
+        rows = slice(block.first_small, block.first_small + block.small)
+        chosen[rows, block.first_big : block.first_big + block.big] = True
+    return chosen
+
+
+def _taps(
+    small: Floats,
+    big: Floats,
+    pads: tuple[int, int],
+    order: WinogradOrder,
+    taken: Iterable[int],
+    reduce: Reduce,
+) -> Floats:
+    """Return the sum of some clusters: (small channels, big channels, 3, 3)."""
+    points = [(row, column) for row in range(POINTS) for column in range(POINTS)]
+    slices: dict[tuple[int, int], list[tuple[Floats, Floats]]] = {point: [] for point in points}
+    for number in taken:
+        cluster = order.clusters.at(number)
+        left, right = [], []
+        for row, column in order.clusters.tiles(cluster):
+            given = _tile(small[cluster.image], row, column, PIXELS)
+            left.append(in_plane(small_line, given))
+            given = _tile(big[cluster.image], row - pads[0], column - pads[1], WINDOW)
+            right.append(in_plane(big_line, given))
+        for i, j in points:
+            a = np.stack([tile[i][j] for tile in left], axis=1)  # small channels x tiles
+            b = np.stack([tile[i][j] for tile in right], axis=0)  # tiles x big channels
+            slices[i, j].append((a, b))
+    shape = small.shape[1], big.shape[1]
+    sums = [[reduce(slices[i, j], shape) for j in range(POINTS)] for i in range(POINTS)]
+    made = in_plane(taps_line, sums)
+    return np.stack([np.stack([made[i][j] for j in range(TAPS)], -1) for i in range(TAPS)], axis=-2)
+
+
+def _tile(image: Floats, row: int, column: int, size: int) -> list[list[Floats]]:
+    """Return the pixels of a tile, each with all its channels; +0 outside of the image."""
+    channels, height, width = image.shape
+    outside = np.zeros(channels, np.float32)
+    return [
+        [
+            image[:, row + i, column + j] if 0 <= row + i < height and 0 <= column + j < width else outside
+            for j in range(size)
+        ]
+        for i in range(size)
+    ]
 
 
 # Rows and columns of the kernel that one pass takes, in the order in which they are added.
@@ -57,7 +136,7 @@ Pass = tuple[list[int], list[int]]
 def passed_dgrad(
     problem: ConvProblem, grad_output: Floats, weight: Floats, order: DgradOrder, reduce: Reduce
 ) -> Floats:
-    """Return the accumulators of grad_input of which a pass takes a row of taps, or one tap.
+    """Return the accumulators of a grad_input whose passes take a row of taps, or one tap.
 
     Shapes   grad_output and weight as `problem` says, on the grid that the cube multiplies -> as input
     Order    of each pixel: parts, which are channels; in each of them kernel depths, passes from the last tap
@@ -99,7 +178,7 @@ def _passes(problem: ConvProblem, order: DgradOrder) -> list[Pass]:
 
 
 def _reads(problem: ConvProblem, taps: Pass, first: int, pixels: int) -> bool:
-    """Tell whether the copy for a tile of pixels under a pass has a pixel of grad_output in it.
+    """Return whether the copy for a tile of pixels under a pass has a pixel of grad_output in it.
 
     It takes all columns if the tile lies in several rows, and what lies between those that are read.
     """
@@ -319,12 +398,12 @@ def _grad_input(call: Call, a: Floats, w: Floats, reduce: Reduce) -> Floats:
         return round_to(sums.reshape(call.problem.input), target, overflow=overflow)
     problem = dilated.problem if dilated else call.problem
     if dilated and dilated.spreads == "grad_output":
-        a = spread(a, dilated)
+        a = dilated.spread(a)
     if folded := call.folded("grad_input"):
         problem, a, w = folded.problem, folded.rows_of(a), w.reshape(folded.problem.weight)
     sums = merged_dgrad(problem, call.merge_of("grad_input"), a, w, order, reduce)
     if dilated and dilated.spreads == "grad_input":
-        sums = spread(sums, dilated)
+        sums = dilated.spread(sums)
     if folded:
         sums = folded.lines_of(sums)
     return round_to(sums, target, overflow=overflow)
@@ -351,7 +430,7 @@ def _grad_weight(
 
 
 def _cast(call: Call, values: Floats, target: str) -> Floats:
-    """Return what a vector kernel makes of values in another format."""
+    """Return values as a vector kernel converts them into another format."""
     return round_to(values, target, overflow=vector_overflow(call.profile, target))
 
 

@@ -108,7 +108,7 @@ def _chunks(problem: ConvProblem) -> Iterator[slice]:
 
 
 def _taps(problem: ConvProblem) -> Iterator[tuple[Triple, tuple[slice, ...]]]:
-    """Yield each position in the kernel, and what it sees of the padded big side."""
+    """Yield each position in the kernel, and its view of the padded big side."""
     depth, height, width = (range(extent) for extent in problem.kernel)
     for at in product(depth, height, width):
         window = [

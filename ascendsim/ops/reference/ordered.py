@@ -11,12 +11,12 @@ direction takes rows and columns from the last tap to the first (the order of th
 forward, which the grad_input of a transposed convolution is, from the first to the last. Channels that the
 last group lacks, pixels in the padding, and the zeros that a stride inserts between pixels are multiplied as
 +0, so that they take their place in a block and turn an infinite weight into NaN. A kernel depth that meets
-no depth of the other side is left out. A plan may split the kernel by the stride (`phases.py`), or take its
-taps in passes (`passes.py`).
+no depth of the other side is left out. A plan may split the kernel by the stride, or take its taps in
+passes.
 
 **The part of the plan** (`DgradOrder`): where an Mmad begins, since the blocks of the accumulation model
-start anew with every Mmad, and into how many parts the reduction is cut. `ordered_wgrad.py` has the other
-gradient.
+start anew with every Mmad, and into how many parts the reduction is cut. `WgradOrder` is that of the
+other gradient.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,11 +98,13 @@ def bias_gradient(grad_output: Floats, parts: int) -> Floats:
 
 def _lane_sum(images: Floats) -> Floats:
     """Return the sum of each channel of (images, C, elements)."""
-    # One column at a time: `sum` of numpy would add pairwise, in an order of its own.
+    # As many at a time as there are lanes: `sum` of numpy would add pairwise, in an order of its own. A lane
+    # that begins at +0 is never -0, so that lanes which get nothing more need no care.
     lanes = np.zeros((images.shape[1], LANES), np.float32)
     for image in images:
-        for element in range(image.shape[1]):
-            lanes[:, element % LANES] += image[:, element]
+        for first in range(0, image.shape[1], LANES):
+            some = image[:, first : first + LANES]
+            lanes[:, : some.shape[1]] += some
     while lanes.shape[1] > 1:
         half = lanes.shape[1] // 2
         lanes = lanes[:, :half] + lanes[:, half:]
@@ -115,7 +118,7 @@ TWIN_LIMIT_MACS = 20_000
 
 
 def reduction_of(model: AccumulationModel, macs: int) -> Reduce:
-    """Return what adds the slices of one reduction to a zero of a shape, in their order.
+    """Return a function that adds the slices of one reduction, in order, to zeros of a shape.
 
     The Fraction twin below TWIN_LIMIT_MACS, else the compiled model.
 
@@ -224,7 +227,7 @@ def ordered_dgrad(
     for image, group, depth in np.ndindex(problem.batch, problem.groups, made_size[0]):
         parts: list[list[tuple[Floats, Floats]]] = [[] for _ in order.runs()]
         for tap, found in enumerate(depth_of[:, depth]):
-            # Nothing is loaded for such a depth, so nothing is added: not even zeros begin a block.
+            # Nothing is loaded for this depth, so nothing is added: not even zeros begin a block.
             if found < 0:
                 continue
             a = reduction_by_groups(im2col(source[image, group, :, found], row_of, col_of), order.c0).T
@@ -261,7 +264,7 @@ def ordered_wgrad(
 def _parts(
     problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, reduce: Reduce
 ) -> Floats:
-    """Return what each part of the reduction adds to grad_weight: (parts, *weight)."""
+    """Return the contribution of each part of the reduction to grad_weight: (parts, *weight)."""
     numbers = range(order.k_split)
     return np.stack([_wgrad_part(problem, grad_output, input, order, part, reduce) for part in numbers])
 
@@ -269,39 +272,41 @@ def _parts(
 def _streamed_wgrad(
     problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, reduce: Reduce
 ) -> Floats:
-    """Return grad_weight of which stream-K adds some blocks in parts, and the rest is added as a whole."""
+    """Return grad_weight with some blocks added in parts, as stream-K does, and the others as a whole."""
     assert order.stream is not None
     whole = _wgrad_part(problem, grad_output, input, replace(order, k_split=1, stream=None), 0, reduce)
     parts = _parts(problem, grad_output, input, order, reduce)
     sums = add_as_tree(parts) if order.tree else add_in_order(parts)
-    return np.where(_streamed(problem, order.stream), sums, whole)
+    chosen = streamed_elements(problem, order.stream).reshape(problem.weight)
+    return np.where(chosen, sums, whole)
 
 
-def _streamed(problem: ConvProblem, stream: StreamOrder) -> NDArray[np.bool_]:
-    """Return which elements of weight lie in the blocks that stream-K cuts."""
-    rows, columns, taps = problem.small_channels, problem.big_channels, problem.kernel[1:]
-    chosen = np.zeros((problem.groups, rows, columns, problem.kernel[0], *taps), bool)
+def streamed_elements(problem: ConvProblem, stream: StreamOrder) -> NDArray[np.bool_]:
+    """Return which elements of weight lie in the blocks that stream-K cuts.
+
+    Shapes   (groups, channels of the small side, of the big side, kernel depths, taps of a depth)
+    """
+    rows, columns, taps = problem.small_channels, problem.big_channels, prod(problem.kernel[1:])
+    windows = -(-columns // stream.c0)
+    chosen = np.zeros((problem.groups, rows, problem.kernel[0], windows * taps * stream.c0), bool)
     for group, depth, first_row, count, first, wide in stream.blocks:
-        for column in range(first, first + wide):
-            window, at = divmod(column, taps[0] * taps[1] * stream.c0)
-            tap, channel = divmod(at, stream.c0)
-            if window * stream.c0 + channel < columns:
-                place = window * stream.c0 + channel, depth, tap // taps[1], tap % taps[1]
-                chosen[group, first_row : first_row + count, *place] = True
-    return chosen.reshape(problem.weight)
+        chosen[group, first_row : first_row + count, depth, first : first + wide] = True
+    # The columns of a block go through (group of c0 channels, tap, channel).
+    ordered = chosen.reshape(*chosen.shape[:3], windows, taps, stream.c0).transpose(0, 1, 3, 5, 2, 4)
+    return ordered.reshape(problem.groups, rows, windows * stream.c0, -1, taps)[:, :, :columns]
 
 
 def _wgrad_part(
     problem: ConvProblem, grad_output: Floats, input: Floats, order: WgradOrder, part: int, reduce: Reduce
 ) -> Floats:
-    """Return what one part of the reduction adds to grad_weight; +0 where it adds nothing."""
+    """Return the contribution of one part of the reduction to grad_weight; +0 where it adds nothing."""
     small_side, big_side = (input, grad_output) if problem.transposed else (grad_output, input)
     groups, (_, kernel_h, kernel_w) = problem.groups, problem.kernel
     rows, columns = problem.small_channels, problem.big_channels
     small = small_side.reshape(problem.batch, groups, rows, problem.small_size[0], -1)
     big = big_side.reshape(problem.batch, groups, columns, *problem.big_size)
     row_of, col_of = (sources(problem, axis, forward=True) for axis in (1, 2))
-    pixels = _numbered_pixels(problem, order)
+    pixels = numbered_pixels(*problem.small_size[1:], order.strip_w)
     result = np.zeros((groups, rows, columns, *problem.kernel), np.float32)
     for group, tap in np.ndindex(groups, problem.kernel[0]):
         shape = (rows, columns * kernel_h * kernel_w)
@@ -314,16 +319,10 @@ def _wgrad_part(
     return result.reshape(problem.weight)
 
 
-def _numbered_pixels(problem: ConvProblem, order: WgradOrder) -> list[int]:
-    """Return the pixels of an image of the small side, in the order in which they are numbered."""
-    _, height, width = problem.small_size
-    step = order.strip_w or width
-    return [
-        row * width + column
-        for left in range(0, width, step)
-        for row in range(height)
-        for column in range(left, min(left + step, width))
-    ]
+def numbered_pixels(height: int, width: int, strip_w: int) -> NDArray[np.int_]:
+    """Return the pixels of an image in the order in which strips of columns number them; 0: row after row."""
+    rows, step = np.arange(height * width).reshape(height, width), strip_w or width
+    return np.concatenate([rows[:, left : left + step].reshape(-1) for left in range(0, width, step)])
 
 
 def _mmads(
@@ -371,7 +370,7 @@ def _stream_part(
     problem: ConvProblem, order: WgradOrder, stream: StreamOrder, meets: NDArray[np.int_], part: int
 ) -> list[Segment]:
     """Return the segments of one part that stream-K cuts."""
-    found, numbered = [], _numbered_pixels(problem, order)
+    found, numbered = [], numbered_pixels(*problem.small_size[1:], order.strip_w)
     for small_depth, big_depth in enumerate(meets):
         for image in range(problem.batch):
             for first, pixels in stream.ranges:

@@ -39,7 +39,7 @@ GIVEN = frozenset({"group_merge"})
 class Schedule(ABC):
     """A loop nest under one tiling on one product: which core makes which tasks, and by which program.
 
-    gemm     the product that it computes (`ops/problems/products.py`, `wgrad.py`, `matmul.py`)
+    gemm     the product that it computes (`ops/problems/products.py`)
     sums     how parts of a reduction are added that different cores make: "atomic", as they arrive, or kept
              apart and then "in order" or as a "tree". The bits of float32 sums depend on it
     hazards  the classes of waits that its programs get; all, but in tests of what a missing class does
@@ -70,7 +70,7 @@ class Schedule(ABC):
         # Reports would call another nest's cycles those of the base.
         if "name" not in vars(cls):
             cls.name = cls.__name__
-        # It told of another program.
+        # An inherited signature describes another program.
         if "program" in vars(cls) and "signature" not in vars(cls):
             cls.signature = Schedule.signature  # type: ignore[method-assign]
 
@@ -84,7 +84,7 @@ class Schedule(ABC):
         return cls.reads if cls.makes == "matmul" else cls.reads | GIVEN
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: the fields, and not what follows from them, such as tasks or loop nests.
+        """Return the pickled state: the fields, without what follows from them, such as tasks or loop nests.
 
         But tensors are compared by identity: one that has been made is in use, in the kernel for instance.
         """
@@ -98,26 +98,26 @@ class Schedule(ABC):
         """The tensors in GM that it touches, inputs first, then the output and its workspace."""
 
     @abstractmethod
-    def dealt(self) -> Sequence[Sequence[Any]]:
+    def dealt(self) -> Sequence[Any]:
         """Return the tasks of each core, in the order in which it makes them."""
 
     @abstractmethod
-    def program(self, tasks: Sequence[Any]) -> Program:
+    def program(self, tasks: Any) -> Program:
         """Return the program of a core with these tasks."""
 
     @abstractmethod
     def order(self) -> Any:
-        """Return the order of the additions (`order.py`), which the reference computation reads."""
+        """Return the order of the additions, which the reference computation reads."""
 
-    def signature(self, tasks: Sequence[Any]) -> Hashable:
-        """Return what decides the cost of these tasks: cores with equal signatures are timed as one.
+    def signature(self, tasks: Any) -> Hashable:
+        """Return a key of the cost of these tasks: cores with equal signatures are timed as one.
 
         As it stands it is read off the program, whatever that is. A class that says it in terms of its tasks
         saves building every program; one with a `program` of its own does not inherit what another says.
         """
         program = self.program(tasks)
         if isinstance(program, NestProgram):
-            # Nobody has said of such a nest which cores are alike: nor, then, that its axes are right.
+            # Without a signature nothing vouches for the axes of the nest.
             program.nest.check_axes()
         return program.digest(self._signatures)
 
@@ -163,11 +163,11 @@ class Schedule(ABC):
         return tuple(
             CoreWork(Core("cube", index), self.signature(tasks), partial(self.program, tasks))
             for index, tasks in enumerate(self._checked())
-            if tasks  # a core without work takes no part, and no share of the links
+            if len(tasks)  # a core without work takes no part, and no share of the links
         )
 
-    def _checked(self) -> Sequence[Sequence[Any]]:
-        """Return the tasks of each core, of which there must be as many."""
+    def _checked(self) -> Sequence[Any]:
+        """Return the tasks of each core; refuse tasks for more cores than the product has."""
         dealt, cores = self.dealt(), self.profile.cores.cube
         if len(dealt) > cores:
             raise ConfigError(

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from ascendsim.cube.loads import round_up
+from ascendsim.cube.mmad import PipeBarrier, is_small, spacing_needed
 from ascendsim.cube.movers import FRACTAL_COLUMNS, CopyL0cToUb, Fixpipe, ReadOut, StallCube
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import GRID, Tiling, shares
 from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.ranges import deal, listed
 from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Reserved, Ring, Slot
@@ -25,6 +27,8 @@ from ascendsim.vector.instructions import CopyUbToGm
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ascendsim.profile import Profile
+
     Numbers = NDArray[np.int64]
 
 
@@ -34,7 +38,7 @@ ACCUMULATOR_BYTES = 4
 Index = tuple[Any, ...]
 
 
-class Sizes(NamedTuple):
+class TileSizes(NamedTuple):
     """The room that a core reserves: rows, columns and reduction of its largest tiles in L0, bytes in L1."""
 
     m: int
@@ -58,7 +62,7 @@ class TileRings(NamedTuple):
     l0c: Ring
 
 
-def tile_rings(nest: Reserved, tiling: Tiling, sizes: Sizes, itemsize: int) -> TileRings:
+def tile_rings(nest: Reserved, tiling: Tiling, sizes: TileSizes, itemsize: int) -> TileRings:
     """Reserve the slots of a core.
 
     Raises   CapacityError naming buffer, need and capacity
@@ -85,9 +89,9 @@ class Writeback:
     With a path L0C_GM a tile leaves by Fixpipe; with L0C_UB and UB_GM it goes through UB, in as many pieces
     of columns as its part of UB, one of `ub_share`, asks for. `c0` > 0 writes NC1HWC0, else a plain matrix.
     Under the `unit_flag` Fixpipe begins with the last product into a tile, and the next product waits for the
-    reading alone. `cut` says that the device lays a plain
-    matrix in groups of 8 channels. L0C holds `l0c_tiles` of them: of several M makes one while V reads
-    another, and stands still for part of that.
+    reading alone. `cut` says that the device lays a plain matrix in groups of 8 channels. L0C holds
+    `l0c_tiles` of them: with several, M makes one while V reads another, and stands still for part of the
+    time.
 
     Raises   UnsupportedError if the product has neither path
     """
@@ -145,7 +149,7 @@ class Writeback:
     ) -> None:
         """Write the tile at some indices, or add it where it is `atomic`.
 
-        columns   the index that tells how many columns it has, and how many by that index
+        columns   the index that decides its number of columns, and these numbers by index
         tensor    another one of the same format
         """
         target = tensor or self._tensor
@@ -212,7 +216,7 @@ class Writeback:
         counts = [-(-width // self._piece) for width in widths]
         pieces = Axis(max(counts), range(max(counts)))
         count = n.table(counts, max(counts) + 1, "pieces")[index]
-        # Cores whose tiles are cut otherwise may add to the same pieces, so these are told by their ends.
+        # Cores whose tiles are cut otherwise may add to these pieces, so the ends of pieces identify them.
         ends = [[min(first + self._piece, width) for first in self._firsts(counts)] for width in widths]
         first_of = n.table(self._firsts(counts), max(widths) + 1, "first of")
         end_of = n.table(ends, max(widths) + 1, "end of")
@@ -227,11 +231,11 @@ class Writeback:
 
 
 class BlockNest(Nest):
-    """What the loop nests over base blocks reserve alike: rings of tiles, and the ways in and out through UB.
+    """Shared parts of the loop nests over base blocks: rings of tiles, and the ways in and out through UB.
 
     cut      how the product is cut (`DgradTasks`, `WgradTasks`)
-    target   the tensor that receives the tiles; `c0` > 0: in groups of so many channels; `weights_of` > 0:
-             weights, here as a plain matrix, that the device lays out in such groups
+    target   the tensor that receives the tiles; `c0` > 0: in groups of `c0` channels; `weights_of` > 0:
+             weights, here as a plain matrix, that the device lays out in groups of `weights_of`
     spread   whether image tiles go through UB on their way to L1, to get zeros between their pixels
     """
 
@@ -239,7 +243,7 @@ class BlockNest(Nest):
         self,
         name: str,
         cut: Any,
-        sizes: Sizes,
+        sizes: TileSizes,
         target: GmTensor,
         c0: int = 0,
         *,
@@ -263,7 +267,7 @@ class BlockNest(Nest):
         ours = type(self).__module__.startswith(__package__)
         return ours and {slot.buffer for slot in self.slots_reserved} <= {"L1", "L0A", "L0B", "L0C"}
 
-    def resized(self, sizes: Sizes) -> Self:
+    def resized(self, sizes: TileSizes) -> Self:
         """Return it for cores that reserve other tiles: the same steps, on slots of these sizes.
 
         Raises   CapacityError as `tile_rings`
@@ -283,7 +287,7 @@ class BlockSchedule(Schedule):
     def __init_subclass__(cls) -> None:
         """Let a nest with a `sequence` of its own obey no grid, unless it says so: cells have their order.
 
-        And let one under an inherited cut be read for its signature: the cut tells what another one costs.
+        And let one under an inherited cut be read for its signature: the cut decides the cost of another one.
         """
         super().__init_subclass__()
         own = vars(cls).keys()
@@ -304,16 +308,15 @@ class BlockSchedule(Schedule):
         """The cut of the product: its base blocks in order, their sizes, and what decides their cost."""
 
     @abstractmethod
-    def nest(self, sizes: Sizes) -> Nest:
+    def nest(self, sizes: TileSizes) -> Nest:
         """Return the loop nest of all cores that reserve so much."""
 
-    def sequence(self) -> Sequence[Any]:
+    def sequence(self) -> Any:
         """Return all tasks in the order in which they are dealt; neighbours share tiles in L1.
 
         A nest that overrides it is given no grid, whose cells would be dealt in an order of their own.
         """
-        tasks: Sequence[Any] = self.tasks.tasks
-        return tasks
+        return self.tasks.tasks
 
     def dealt(self) -> list[Any]:
         """Return the tasks of each core: its cells of the grid, else a contiguous range.
@@ -321,8 +324,9 @@ class BlockSchedule(Schedule):
         Of contiguous ones a core finds its last tiles again.
         """
         if self.tiling.has_grid:
-            cells, cores = self.tasks.cells, self.tiling.used_cores
-            return [self.tasks.together(cells[core::cores]) for core in range(min(cores, len(cells)))]
+            # Cells without work are none.
+            found, units = np.unique(self.tasks.cells, return_inverse=True)
+            return deal(self.tasks.tasks, units, len(found), self.tiling.used_cores, in_turn=True)
         tasks = self.sequence()
         return [tasks[share.start : share.stop] for share in shares(len(tasks), self.tiling.used_cores)]
 
@@ -334,16 +338,19 @@ class BlockSchedule(Schedule):
         whole = self.tiling.used_cores == self.profile.cores.cube
         return max(cells, self.tiling.used_cores) if own and whole else self.tiling.used_cores
 
-    def _checked(self) -> Sequence[Sequence[Any]]:
+    def _checked(self) -> Sequence[Any]:
         """Return the tasks of each core, which must be all base blocks, each once."""
         dealt, own = super()._checked(), type(self)
-        if own.dealt is BlockSchedule.dealt and own.sequence is BlockSchedule.sequence:
+        # The package's own are tested to.
+        if all(each.__module__.startswith(__package__) for each in (own.dealt, own.sequence)):
             return dealt
-        blocks, made = self.tasks.tasks, [task for tasks in dealt for task in tasks]
+        dealt, blocks = [listed(tasks) for tasks in dealt], self.tasks.tasks
+        of_blocks = [tasks for tasks in dealt if len(tasks)]
         # A schedule may deal units of its own, of which only it knows what they cover.
-        if {type(task) for task in made} <= {type(block) for block in blocks}:
+        if all(tasks.dtype == blocks.dtype for tasks in of_blocks):
+            made = [each for tasks in of_blocks for each in tasks.tolist()]
             different = set(made)
-            lost, again = len(set(blocks) - different), len(made) - len(different)
+            lost, again = len(set(blocks.tolist()) - different), len(made) - len(different)
             if lost or again:
                 raise ConfigError(
                     f"schedule {self.name} must deal each of its {len(blocks)} tasks once; it leaves out "
@@ -351,14 +358,14 @@ class BlockSchedule(Schedule):
                 )
         return dealt
 
-    def signature(self, tasks: Sequence[Any]) -> Hashable:
+    def signature(self, tasks: Any) -> Hashable:
         """Return the shapes of the tiles, and which of them are met again."""
-        signature: Hashable = self.tasks.signature(tasks)
+        signature: Hashable = self.tasks.signature(listed(tasks))
         return signature
 
-    def program(self, tasks: Sequence[Any]) -> Program:
+    def program(self, tasks: Any) -> Program:
         """Return the program of a core with these tasks."""
-        sizes = self.tasks.sizes(tasks)
+        sizes = self.tasks.sizes(listed(tasks))
         nest = self._nests.get(sizes)
         if nest is None:
             one = next(iter(self._nests.values()), None)
@@ -366,11 +373,16 @@ class BlockSchedule(Schedule):
                 nest = one.resized(sizes)
             else:
                 nest = self.nest(sizes)
+            if not isinstance(nest, Nest):
+                raise ConfigError(
+                    f"schedule {self.name}: nest(sizes) returned {nest!r}; it must be a Nest: end it with "
+                    "`return nest`"
+                )
             self._nests[sizes] = nest
-        return NestProgram(nest, self.tasks.rows(tasks), self.hazards)
+        return NestProgram(nest, tasks, self.hazards)
 
     @cached_property
-    def _nests(self) -> dict[Sizes, Nest]:
+    def _nests(self) -> dict[TileSizes, Nest]:
         # By what a core reserves: cores that reserve the same walk one nest.
         return {}
 
@@ -380,7 +392,7 @@ def begins_of(counts: Iterable[int]) -> list[bool]:
     return [at == 0 for count in counts for at in range(count)]
 
 
-class Steps:
+class ReductionSteps:
     """The steps of all reductions, end to end, and the tiles of one operand in L1 that serve them.
 
     tiles    the number of the tile of each step; neighbours of one number are one tile
@@ -417,7 +429,12 @@ class CountedPlaces:
     """
 
     def __init__(
-        self, nest: Nest, ring: Ring, steps: Steps, blocks: Sequence[int] | Numbers, at: tuple[Number, ...]
+        self,
+        nest: Nest,
+        ring: Ring,
+        steps: ReductionSteps,
+        blocks: Sequence[int] | Numbers,
+        at: tuple[Number, ...],
     ) -> None:
         self._nest, self._ring, places = nest, ring, ring.count
         of_block = np.arange(places)[:, None] * steps.chunks
@@ -436,3 +453,72 @@ class CountedPlaces:
         if self._lost:
             with self._nest.when(self._lost[step]):
                 self._nest.forget(self._ring)
+
+
+class Bringing:
+    """Where the tiles of a step of a reduction go in L1, and which come next: left operand, right one.
+
+    places   of each operand, where its kernel counts slots; else None, and slots take turns
+    next     likewise the first step that has the next tile, where that is called for while one is read
+
+    blocks   the numbers in their tasks of the base blocks along both sides, and their indices here
+    """
+
+    def __init__(
+        self,
+        nest: BlockNest,
+        steps: Sequence[ReductionSteps],
+        blocks: Sequence[tuple[Sequence[int] | Numbers, tuple[Number, ...]]],
+        *,
+        counted: bool,
+        ahead: bool,
+    ) -> None:
+        both = [*zip((nest.left, nest.right), steps, blocks, strict=True)]
+        # In a ring of one place there is nothing to count.
+        self.places = [
+            CountedPlaces(nest, ring, own, *numbers) if counted and ring.count > 1 else None
+            for ring, own, numbers in both
+        ]
+        # With one slot there is nowhere to bring it while the one at hand is read.
+        self.next = [
+            nest.table(own.next, len(own.next), f"next for {ring.name}")
+            if ahead and ring.count > 1 and own.follow
+            else None
+            for ring, own, _ in both
+        ]
+
+    def begin(self, step: Number) -> None:
+        """Forget, before a reduction, what its first tiles have been overwritten with."""
+        for places in self.places:
+            if places:
+                places.begin(step)
+
+    def place(self, side: int, step: Number) -> Number | None:
+        """Return the place of the tile of a step; None: that whose turn it is."""
+        places = self.places[side]
+        return places[step] if places else None
+
+
+class BlockTiles:
+    """What is done with a base block whatever its operands are: so many rows and columns by tile.
+
+    heights, widths   the rows and the columns of each tile
+    """
+
+    profile: Profile
+    heights: Sequence[int]
+    widths: Sequence[int]
+
+    def barrier(self, begun: int, row: int, column: int) -> PipeBarrier | None:
+        """Let the accumulator come back: a product of few fractals would want it sooner."""
+        spaced = begun and spacing_needed(self.profile, self.heights[row], self.widths[column])
+        return PipeBarrier("M") if spaced else None
+
+    def drain(self, row: int, column: int) -> PipeBarrier | None:
+        """Let the cube come to rest after a small product."""
+        small = is_small(self.profile, self.heights[row], self.widths[column])
+        return PipeBarrier("M") if small else None
+
+    def size(self, *at: int) -> tuple[int, int]:
+        """Return the rows and columns of a tile of the result."""
+        return self.heights[at[-2]], self.widths[at[-1]]

@@ -10,47 +10,52 @@ Unified cores cannot turn rows into fractals between GM and L1. There each tile 
         turn its rows in place     V     two pieces are in UB, as of results on their way out
         UB -> L1                   MTE3
 
-That path is the guide's, 8 KiB at a time as its copy needs on the inference series; the loops are assumed.
+Where a tiling says `fractals_first`, vector cores bring whole operands into fractals before the cube begins:
+
+    for each piece of rows:
+        GM -> UB row by row        MTE2
+        turn its rows in place     V     two pieces are in UB
+        UB -> GM                   MTE3
+
+The first path is the guide's, 8 KiB at a time as its copy needs on the inference series; the loops are
+assumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from ascendsim.cube.loads import Submatrix, round_up
-from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
+from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import require_whole_units
 from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem
 from ascendsim.ops.schedules.base import TILES, MatmulOrder, Schedule
-from ascendsim.ops.schedules.blocks import Index, Sizes, Writeback, tile_rings
-from ascendsim.ops.schedules.ranges import cut, cut_within
+from ascendsim.ops.schedules.blocks import BlockTiles, Index, TileSizes, Writeback, tile_rings
+from ascendsim.ops.schedules.ranges import cut, cut_within, deal, mixed, parts_of, tasks_of
+from ascendsim.ops.schedules.vector.elementwise import shared, vector_cores
 from ascendsim.profile import Profile
+from ascendsim.program.kernel import CoreWork, Deferred, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Ring, Slot
-from ascendsim.program.program import NestProgram
+from ascendsim.program.program import NestProgram, Program, ProgramBuilder
 from ascendsim.program.walk import Axis, Number, TileNumber, alike
-from ascendsim.vector.instructions import CopyGmToUb
+from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from ascendsim.vector.relayout import FractalsToL1, Turn, TurnTile
+
+if TYPE_CHECKING:
+    from ascendsim.ops.schedules.ranges import Tasks
 
 # What goes through UB at a time, and the rows of a fractal.
 PIECE_BYTES, FRACTAL = 8192, 16
-
-
-class Task(NamedTuple):
-    """A base block of c: rows and columns of one matrix of the batch."""
-
-    batch: int
-    row: int
-    rows: int
-    column: int
-    columns: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Matmul(Schedule):
     name: ClassVar[str] = "matmul"
     makes: ClassVar[str] = "matmul"
     reads: ClassVar[frozenset[str]] = TILES | frozenset(
-        ["single_core_m", "single_core_n", "swizzle", "panels", "reuse_l1", "unit_flag"]
+        ["single_core_m", "single_core_n", "swizzle", "panels", "reuse_l1", "unit_flag", "fractals_first"]
     )
 
     def __post_init__(self) -> None:
@@ -76,62 +81,95 @@ class Matmul(Schedule):
                 "between Mmad and Fixpipe; take False"
             )
 
+        first, p = self.tiling.fractals_first, self.gemm.problem
+        if first and (p.layout != "ND" or self.profile.core_structure != "split"):
+            raise ConfigError(
+                f"tiling of a matrix product: fractals_first is {first!r}, but operands in {p.layout} are "
+                f'not brought into fractals by vector cores of {self.profile.variant}; take ""'
+            )
+
     @property
     def tensors(self) -> tuple[GmTensor, ...]:
-        """Both operands and the result."""
-        return self.gemm.a, self.gemm.b, self.gemm.c
+        """Both operands, the result, and what operands are brought into."""
+        gemm = self.gemm
+        made = [own for own in (self.left, self.right) if own.role == "workspace"]
+        return gemm.a, gemm.b, gemm.c, *made
+
+    @cached_property
+    def left(self) -> GmTensor:
+        """The left operand as the cube reads it."""
+        return _in_fractals(self.gemm.a) if "a" in self.tiling.fractals_first else self.gemm.a
+
+    @cached_property
+    def right(self) -> GmTensor:
+        """The right operand as the cube reads it."""
+        return _in_fractals(self.gemm.b) if "b" in self.tiling.fractals_first else self.gemm.b
+
+    @cached_property
+    def read(self) -> MatmulGemm:
+        """The product as the cube reads it: operands that vector cores bring into fractals from there."""
+        return replace(self.gemm, a=self.left, b=self.right)
+
+    @property
+    def moves(self) -> list[tuple[GmTensor, GmTensor]]:
+        """The operands that are brought into fractals, and where they lie then."""
+        pairs = ((self.gemm.a, self.left), (self.gemm.b, self.right))
+        return [(old, new) for old, new in pairs if old is not new]
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Return what vector cores do to operands, all of them before the cube begins; and the product."""
+        # One phase of all operands: no barrier of the cores stands between them.
+        before = (into_fractals(self),) if self.moves else ()
+        return (*before, self.compute())
 
     def order(self) -> MatmulOrder:
-        """Return how much of the reduction one Mmad takes."""
+        """Return the order of additions: the length of the reduction in one Mmad."""
         return MatmulOrder(self.tiling.base_k)
 
-    def dealt(self) -> list[list[Task]]:
-        """Return the base blocks of each core, in the order in which it makes them."""
+    @cached_property
+    def row_tiles(self) -> list[tuple[int, int]]:
+        """The rows of base blocks, which end where blocks end."""
+        return cut_within(cut(self.gemm.problem.m, self.tiling.block_m), self.tiling.base_m)
+
+    @cached_property
+    def column_tiles(self) -> list[tuple[int, int]]:
+        """The columns of base blocks."""
+        return cut_within(cut(self.gemm.problem.n, self.tiling.block_n), self.tiling.base_n)
+
+    def dealt(self) -> list[Tasks]:
+        """Return the base blocks of each core, in the order in which it makes them: block after block."""
+        t, batch = self.tiling, self.gemm.problem.batch
+        tasks = tasks_of(
+            "batch row column", *map(range, (batch, len(self.row_tiles), len(self.column_tiles)))
+        )
+        (row, rows), (column, columns) = (
+            parts_of(self.row_tiles, t.block_m),
+            parts_of(self.column_tiles, t.block_n),
+        )
+        across, along = row[tasks["row"]], column[tasks["column"]]
+        if t.panels != "rows":
+            across, along, rows, columns = along, across, columns, rows
+        # Panel after panel; the last one is as narrow as what is left.
+        panels = -(-rows // t.swizzle)
+        number = tasks["batch"] * panels + across // t.swizzle
+        units = np.unique((number * columns + along) * t.swizzle + across % t.swizzle, return_inverse=True)[1]
         # One block to each core in turn, not ranges: what all cores read at one time then lies side by side.
-        t = self.tiling
-        cores: list[list[Task]] = [[] for _ in range(t.used_cores)]
-        for number, (batch, top, left) in enumerate(self._blocks()):
-            cores[number % t.used_cores] += self._tiles(batch, top, left)
-        return cores
+        return deal(tasks, units, batch * rows * columns, t.used_cores, in_turn=True)
 
-    def _blocks(self) -> Iterator[tuple[int, int, int]]:
-        """Yield batch, first row and first column of every block, panel after panel."""
-        # The last panel is as narrow as what is left, so that every block comes once.
-        p, t = self.gemm.problem, self.tiling
-        rows = range(0, p.m, t.block_m)
-        columns = range(0, p.n, t.block_n)
-        across, along = (rows, columns) if t.panels == "rows" else (columns, rows)
-        for batch in range(p.batch):
-            for first in range(0, len(across), t.swizzle):
-                for one in along:
-                    for other in across[first : first + t.swizzle]:
-                        yield (batch, other, one) if t.panels == "rows" else (batch, one, other)
+    def signature(self, tasks: Tasks) -> Hashable:
+        """Return a key of the cost of a core's program: sizes, and which tiles are used again."""
+        batch, row, column = (tasks[name] for name in ("batch", "row", "column"))
+        sizes = [np.array(own)[at, 1] for own, at in ((self.row_tiles, row), (self.column_tiles, column))]
+        # A tile reads rows of its own matrix a, or of the one that all share.
+        left = row if self.gemm.problem.shared_a else mixed(batch, row)
+        met = [alike(own.tolist()) for own in (left, mixed(batch, column))]
+        return *[own.tobytes() for own in sizes], *map(tuple, met)
 
-    def _tiles(self, batch: int, top: int, left: int) -> list[Task]:
-        """Return the tiles of one block, along n first."""
-        p, t = self.gemm.problem, self.tiling
-        bottom, right = min(p.m, top + t.block_m), min(p.n, left + t.block_n)
-        return [
-            Task(batch, row, min(t.base_m, bottom - row), column, min(t.base_n, right - column))
-            for row in range(top, bottom, t.base_m)
-            for column in range(left, right, t.base_n)
-        ]
-
-    def signature(self, tasks: Sequence[Task]) -> Hashable:
-        """Return what decides the cost of a core's program: sizes, and which tiles are met again."""
-        # A tile needs rows of its own matrix a, or of the one that all share.
-        shared = self.gemm.problem.shared_a
-        lefts = alike([(0 if shared else tile.batch, tile.row) for tile in tasks])
-        rights = alike([(tile.batch, tile.column) for tile in tasks])
-        sizes = [(tile.rows, tile.columns) for tile in tasks]
-        return tuple(zip(sizes, lefts, rights, strict=True))
-
-    def program(self, tasks: Sequence[Task]) -> NestProgram:
+    def program(self, tasks: Tasks) -> NestProgram:
         """Return the program of a core with these base blocks."""
-        nest = self._nest(max(tile.rows for tile in tasks), max(tile.columns for tile in tasks))
-        rows, columns = nest.row_of, nest.column_of
-        told = [(tile.batch, rows[tile.row], columns[tile.column]) for tile in tasks]
-        return NestProgram(nest, np.array(told), self.hazards)
+        both = (self.row_tiles, tasks["row"]), (self.column_tiles, tasks["column"])
+        nest = self._nest(*[max([tiles[at][1] for at in np.unique(own)]) for tiles, own in both])
+        return NestProgram(nest, tasks, self.hazards)
 
     def _nest(self, m: int, n: int) -> MatmulNest:
         """Return the nest of cores whose largest tile is so large."""
@@ -145,18 +183,20 @@ class Matmul(Schedule):
         return {}
 
 
-class MatmulNest(Nest):
+class MatmulNest(BlockTiles, Nest):
     """The whole reduction of one tile of c after the other, tiles of at most m x n."""
 
     def __init__(self, schedule: Matmul, m: int, n: int) -> None:
         super().__init__(schedule.profile, "matmul")
-        self.gemm, self.p, t = schedule.gemm, schedule.gemm.problem, schedule.tiling
+        self.gemm, self.p, t = schedule.read, schedule.gemm.problem, schedule.tiling
         p, cube, size = self.p, self.profile.cube, self.gemm.a.itemsize
         k0 = cube.rates[self.gemm.compute_dtype].k0
         m, n, k = round_up(m, cube.m0), round_up(n, cube.n0), round_up(p.k, k0)
         # No tile holds more than the reduction has, and fractals take it in units of k0.
         self.chunk_a, self.chunk_b = min(t.step_ka * t.base_k, k), min(t.step_kb * t.base_k, k)
-        sizes = Sizes(m, n, min(round_up(t.base_k, k0), k), m * self.chunk_a * size, n * self.chunk_b * size)
+        sizes = TileSizes(
+            m, n, min(round_up(t.base_k, k0), k), m * self.chunk_a * size, n * self.chunk_b * size
+        )
         left, right, l0a, l0b, l0c = tile_rings(self, t, sizes, size)
         self.through_ub = through_ub(p, schedule.profile)
         rows = self.ring("UB", PIECE_BYTES, "rows", 2) if self.through_ub else None
@@ -166,15 +206,15 @@ class MatmulNest(Nest):
         both = t.al1_buffers > 1 and t.bl1_buffers > 1
         self.prefetches = both and p.k > max(self.chunk_a, self.chunk_b)
 
-        self.row_tiles = cut_within(cut(p.m, t.block_m), t.base_m)
-        self.column_tiles = cut_within(cut(p.n, t.block_n), t.base_n)
-        self.row_of = {first: number for number, (first, _) in enumerate(self.row_tiles)}
-        self.column_of = {first: number for number, (first, _) in enumerate(self.column_tiles)}
+        self.row_tiles, self.column_tiles = schedule.row_tiles, schedule.column_tiles
         self.slices = cut(p.k, t.base_k)
         slices = Axis(len(self.slices), alike([(first == 0, depth) for first, depth in self.slices]))
-        heights, widths = ([count for _, count in own] for own in (self.row_tiles, self.column_tiles))
+        tiles = self.row_tiles, self.column_tiles
+        self.heights, self.widths = ([count for _, count in own] for own in tiles)
         batch, row, column = self.task(
-            batch=p.batch, row=Axis(len(heights), alike(heights)), column=Axis(len(widths), alike(widths))
+            batch=p.batch,
+            row=Axis(len(self.heights), self.heights),
+            column=Axis(len(self.widths), self.widths),
         )
         matrix = 0 if p.shared_a else batch
         # As the products' own kernels do, which bring both operands of every tile.
@@ -187,39 +227,39 @@ class MatmulNest(Nest):
         )
         c = self.next(l0c)
         with self.loop(slices, "k") as at:
-            self.emit(self.barrier, (), [row, column, at])
+            self.emit(self.barrier, (), [at, row, column])
             chunk = chunk_of_a[at]
             with self.hold(left, matrix, row, chunk) as a1:
-                self._bring("a", a1, rows, [matrix, row, chunk])
+                self._bring(0, a1, rows, [matrix, row, chunk])
             chunk = chunk_of_b[at]
             with self.hold(right, batch, column, chunk) as b1:
-                self._bring("b", b1, rows, [batch, column, chunk])
+                self._bring(1, b1, rows, [batch, column, chunk])
             a, b = self.next(l0a), self.next(l0b)
             # b goes to L0 before a: where L1 holds one copy, its next tiles come only when both have left, as
             # is measured of kernels that do not double-buffer.
             self.emit(self.load_b, [b, b1], [column, at])
             self.emit(self.load_a, [a, a1], [row, column, at])
             self.emit(self.mmad, [c, a, b], [row, column, at])
-        out.write(c, [batch, row, column], self.size_of, self.output, (column, widths))
+        out.write(c, [batch, row, column], self.size, self.output, (column, self.widths))
 
-    def _bring(self, name: str, slot: TileNumber, rows: Ring | None, tile: list[Number | int]) -> None:
-        """Bring a tile of a or b into L1: at once, or through UB piece by piece."""
+    def _bring(self, side: int, slot: TileNumber, rows: Ring | None, tile: list[Number | int]) -> None:
+        """Bring a tile of a (side 0) or b (side 1) into L1: at once, or through UB piece by piece."""
         if rows is None:
-            self.emit(self.copy_a if name == "a" else self.copy_b, [slot], tile)
+            self.emit(self.copy_b if side else self.copy_a, [slot], tile)
             return
-        tiles = self.row_tiles if name == "a" else self.column_tiles
+        tiles = self.column_tiles if side else self.row_tiles
         # The largest tile, of the first chunk, has the most of them.
         largest = max(range(len(tiles)), key=lambda at: tiles[at][1])
-        most = len(self._pieces(name, largest, 0))
+        most = len(self._pieces(side, largest, 0))
         with self.loop(Axis(most, list(range(most))), "piece") as at:
             piece = self.next(rows)
-            self.emit(self.fetch_a if name == "a" else self.fetch_b, [piece], [*tile, at])
-            self.emit(self.turn_a if name == "a" else self.turn_b, [piece], [*tile[1:], at])
-            self.emit(self.leave_a if name == "a" else self.leave_b, [slot, piece], [*tile[1:], at])
+            self.emit(self.fetch, [piece], [side, *tile, at])
+            self.emit(self.turn, [piece], [side, *tile[1:], at])
+            self.emit(self.leave, [slot, piece], [side, *tile[1:], at])
 
-    def _pieces(self, name: str, tile: int, chunk: int) -> list[tuple[range, range]]:
+    def _pieces(self, side: int, tile: int, chunk: int) -> list[tuple[range, range]]:
         """Return rows and columns of the pieces of a stored tile, whole fractals of at most 8 KiB each."""
-        size, (height, width) = self.gemm.a.itemsize, map(_length, self._stored(name, tile, chunk))
+        size, (height, width) = self.gemm.a.itemsize, map(_length, self._stored(side, tile, chunk))
         wide = min(width, PIECE_BYTES // (FRACTAL * size))
         high = FRACTAL * max(1, PIECE_BYTES // (FRACTAL * width * size))
         return [
@@ -228,80 +268,55 @@ class MatmulNest(Nest):
             for left in range(0, width, wide)
         ]
 
-    def _stored(self, name: str, tile: int, chunk: int) -> tuple[slice, slice]:
+    def _piece(self, side: int, tile: int, chunk: int, at: int) -> tuple[range, range] | None:
+        """Return rows and columns of one of them, if there are so many."""
+        pieces = self._pieces(side, tile, chunk)
+        return pieces[at] if at < len(pieces) else None
+
+    def _stored(self, side: int, tile: int, chunk: int) -> tuple[slice, slice]:
         """Return the rows and columns of a tile as its matrix lies in GM."""
-        if name == "a":
+        if side == 0:
             own = _range(self.row_tiles[tile]), self._chunk(self.chunk_a, chunk)
         else:
             own = self._chunk(self.chunk_b, chunk), _range(self.column_tiles[tile])
-        turned = self.p.transpose_a if name == "a" else self.p.transpose_b
+        turned = self.p.transpose_b if side else self.p.transpose_a
         return own[::-1] if turned else own
 
-    def fetch_a(self, slot: Slot, matrix: int, row: int, chunk: int, at: int) -> CopyGmToUb | None:
-        """Bring a piece of a tile of a into UB."""
-        return self._fetch("a", slot, matrix, row, chunk, at)
-
-    def fetch_b(self, slot: Slot, batch: int, column: int, chunk: int, at: int) -> CopyGmToUb | None:
-        """Bring a piece of a tile of b into UB."""
-        return self._fetch("b", slot, batch, column, chunk, at)
-
-    def turn_a(self, slot: Slot, row: int, chunk: int, at: int) -> TurnTile | None:
-        """Make fractals of a piece of a."""
-        return self._turn("a", slot, row, chunk, at)
-
-    def turn_b(self, slot: Slot, column: int, chunk: int, at: int) -> TurnTile | None:
-        """Make fractals of a piece of b."""
-        return self._turn("b", slot, column, chunk, at)
-
-    def leave_a(self, slot: Slot, piece: Slot, row: int, chunk: int, at: int) -> FractalsToL1 | None:
-        """Bring a piece of a to its place in L1."""
-        return self._leave("a", slot, piece, row, chunk, at)
-
-    def leave_b(self, slot: Slot, piece: Slot, column: int, chunk: int, at: int) -> FractalsToL1 | None:
-        """Bring a piece of b to its place in L1."""
-        return self._leave("b", slot, piece, column, chunk, at)
-
-    def _fetch(self, name: str, slot: Slot, matrix: int, tile: int, chunk: int, at: int) -> CopyGmToUb | None:
-        pieces = self._pieces(name, tile, chunk)
-        if at >= len(pieces):
+    def fetch(self, slot: Slot, side: int, matrix: int, tile: int, chunk: int, at: int) -> CopyGmToUb | None:
+        """Bring a piece of a tile into UB."""
+        piece = self._piece(side, tile, chunk, at)
+        if piece is None:
             return None
-        tensor, whole = self.gemm.a if name == "a" else self.gemm.b, self._stored(name, tile, chunk)
-        part = tuple(_inside(own, piece) for own, piece in zip(whole, pieces[at], strict=True))
-        rows, columns = map(len, pieces[at])
+        tensor, whole = (self.gemm.a, self.gemm.b)[side], self._stored(side, tile, chunk)
+        part = tuple(_inside(own, cut_) for own, cut_ in zip(whole, piece, strict=True))
+        rows, columns = map(len, piece)
         padded = rows if columns * tensor.itemsize % 32 else 0
         size = rows * columns * tensor.itemsize
         return CopyGmToUb(slot, Gm(tensor, (matrix, *part)), size, (rows, columns), padded)
 
-    def _turn(self, name: str, slot: Slot, tile: int, chunk: int, at: int) -> TurnTile | None:
-        pieces = self._pieces(name, tile, chunk)
-        if at >= len(pieces):
+    def turn(self, slot: Slot, side: int, tile: int, chunk: int, at: int) -> TurnTile | None:
+        """Make fractals of a piece."""
+        piece = self._piece(side, tile, chunk, at)
+        if piece is None:
             return None
         # Blocks change places as a whole; here the piece stays a matrix.
-        shape = tuple(map(len, pieces[at]))
+        shape = tuple(map(len, piece))
         return TurnTile(slot, slot, Turn(shape, shape, (0, 1), shape, shape), self.gemm.a.itemsize, 0, 0)
 
-    def _leave(
-        self, name: str, slot: Slot, piece: Slot, tile: int, chunk: int, at: int
+    def leave(
+        self, slot: Slot, source: Slot, side: int, tile: int, chunk: int, at: int
     ) -> FractalsToL1 | None:
-        pieces = self._pieces(name, tile, chunk)
-        if at >= len(pieces):
+        """Bring a piece to its place in L1."""
+        piece = self._piece(side, tile, chunk, at)
+        if piece is None:
             return None
-        rows, columns = pieces[at]
-        height, width = map(_length, self._stored(name, tile, chunk))
+        rows, columns = piece
+        height, width = map(_length, self._stored(side, tile, chunk))
         size = len(rows) * len(columns) * self.gemm.a.itemsize
-        return FractalsToL1(slot, piece, size, (height, width), (rows.start, columns.start))
+        return FractalsToL1(slot, source, size, (height, width), (rows.start, columns.start))
 
     def _chunks(self, chunk: int) -> Axis:
         return Axis(-(-self.p.k // chunk), alike([depth for _, depth in cut(self.p.k, chunk)]))
-
-    def size_of(self, _batch: int, row: int, column: int) -> tuple[int, int]:
-        """Return rows and columns of a tile of c."""
-        return self.row_tiles[row][1], self.column_tiles[column][1]
-
-    def barrier(self, row: int, column: int, at: int) -> PipeBarrier | None:
-        """Let the accumulator come back: a product of few fractals would want it sooner."""
-        spaced = at and spacing_needed(self.profile, self.row_tiles[row][1], self.column_tiles[column][1])
-        return PipeBarrier("M") if spaced else None
 
     def copy_a(self, slot: Slot, matrix: int, row: int, chunk: int) -> CopyGmToL1:
         """Bring the rows of a tile of c in a, and a chunk of its columns, into L1."""
@@ -350,8 +365,85 @@ class MatmulNest(Nest):
 
 
 def through_ub(problem: MatmulProblem, profile: Profile) -> bool:
-    """Tell whether operands go through UB: rows, on cores whose copies into L1 do not turn them."""
+    """Return whether operands go through UB: rows, on cores whose copies into L1 do not turn them."""
     return problem.layout == "ND" and profile.core_structure == "unified"
+
+
+def _in_fractals(tensor: GmTensor) -> GmTensor:
+    """Return the workspace into which an operand is brought in fractals."""
+    return replace(tensor, name=f"{tensor.name}_fractals", role="workspace", layout="NZ")
+
+
+# Bytes of a row of a piece that vector cores bring into fractals, and those of a row that goes as a whole.
+ROW_BYTES, WHOLE_ROW = (6144, 4096, 2048), 2048
+
+
+def into_fractals(schedule: Matmul) -> Phase:
+    """Return the phase in which vector cores bring matrices row after row into fractals.
+
+    A core takes pieces of rows, as many as half of UB holds: of whole rows where they are short, else of the
+    width that fills the last round best.
+
+    Source   host code of the public operator, as read; how V turns a piece is **assumed** to be as elsewhere
+    """
+    return Phase("into fractals", Deferred(partial(_fractals_work, schedule)), apart=True)
+
+
+def _fractals_work(schedule: Matmul) -> tuple[CoreWork, ...]:
+    """Return the work of every vector core that has some."""
+    profile, moves = schedule.profile, schedule.moves
+    pieces = [(at, place) for at, (old, _) in enumerate(moves) for place in _pieces_of(profile, old)]
+    work = []
+    for core, share in shared(profile, len(pieces)):
+        own = pieces[share.start : share.stop]
+        signature = tuple((at, len(rows), len(columns)) for at, (_, rows, columns) in own)
+        work.append(CoreWork(core, signature, partial(_fractals_program, schedule, own)))
+    return tuple(work)
+
+
+def _pieces_of(profile: Profile, tensor: GmTensor) -> list[tuple[int, range, range]]:
+    """Return matrix, rows and columns of each piece of a stored operand."""
+    batch, outer, inner = tensor.shape
+    cores, size = len(vector_cores(profile)), tensor.itemsize
+    half = profile.buffers["UB"].capacity_bytes // 2
+
+    def most(width: int) -> int:
+        return max(1, half // round_up(width * size, 32))
+
+    def idle(width: int) -> int:
+        return -ceil(outer / most(width)) * ceil(inner / width) % cores
+
+    whole = inner * size <= WHOLE_ROW
+    width = inner if whole else min((bytes_ // size for bytes_ in ROW_BYTES), key=idle)
+    # Rounds of all cores are filled, with pieces of no fewer rows than a fractal has.
+    across = ceil(inner / width)
+    rounds = ceil(ceil(outer / most(width)) * across / cores)
+    rows = min(most(width), max(FRACTAL, ceil(outer / max(1, rounds * cores // across))))
+    return [
+        (matrix, range(top, top + high), range(left, left + wide))
+        for matrix in range(batch)
+        for top, high in cut(outer, rows)
+        for left, wide in cut(inner, width)
+    ]
+
+
+def _fractals_program(schedule: Matmul, pieces: Sequence[tuple[int, tuple[int, range, range]]]) -> Program:
+    """Bring pieces into UB, turn them there, and write them where fractals lie."""
+    # Tensors come from the schedule, so that a copy of a kernel has one object for each, too.
+    b, moves = ProgramBuilder(schedule.profile), schedule.moves
+    lines = [round_up(len(columns) * moves[at][0].itemsize, 32) for at, (_, _, columns) in pieces]
+    room = max(len(rows) * line for (_, (_, rows, _)), line in zip(pieces, lines, strict=True))
+    ring = b.ring("UB", room, "rows", 2)
+    for (at, (matrix, rows, columns)), line in zip(pieces, lines, strict=True):
+        (source, target), shape = moves[at], (len(rows), len(columns))
+        size, slot = source.itemsize, ring.next()
+        place = matrix, slice(rows.start, rows.stop), slice(columns.start, columns.stop)
+        padded = shape[0] if shape[1] * size % 32 or shape[1] < source.shape[2] else 0
+        b.add(CopyGmToUb(slot, Gm(source, place), shape[0] * shape[1] * size, shape, padded))
+        # Blocks of 32 bytes change places as a whole; here the piece stays a matrix.
+        b.add(TurnTile(slot, slot, Turn(shape, shape, (0, 1), shape, shape), size, 0, 0))
+        b.add(CopyUbToGm(Gm(target, place), slot, shape[0] * line))
+    return b.build()
 
 
 def _length(own: slice) -> int:

@@ -1,29 +1,55 @@
-"""Tasks in the order of nested loops, of which only a range is looked at: outer, image, block.
-
-A large batch has hundreds of thousands of tasks, and most differ by their image alone. So they are not
-listed; a range of them is a few runs: whole images, and the parts of images at its two ends.
-"""
+"""Base blocks as records of numbers: how they are numbered, told apart, and dealt to the cores."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, product
-from math import gcd
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ascendsim.errors import ConfigError
-from ascendsim.ops.plan import Tiling, shares
+from ascendsim.ops.plan import shares
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-    Rows = NDArray[np.int64]
+    Numbers = NDArray[np.int64]
+
+    # Records with a field for each index of a task, as the nest names them (`Nest.task`).
+    Tasks = NDArray[Any]
 
 
-class Run(NamedTuple):
+def tasks_of(fields: str, *axes: ArrayLike) -> Tasks:
+    """Return all combinations of some axes as records, the last axis the fastest.
+
+    fields  their names in the order of the axes; an axis of rows has one for each number of a row
+    """
+    names = fields.split()
+    tables = [table if (table := np.asarray(axis, np.int64)).ndim == 2 else table[:, None] for axis in axes]
+    rows = np.empty((*map(len, tables), len(names)), np.int64)
+    first = 0
+    for number, table in enumerate(tables):
+        # Along its own axis; alike along all others.
+        others = [1] * (len(tables) - number - 1)
+        rows[..., first : first + table.shape[1]] = table.reshape(len(table), *others, table.shape[1])
+        first += table.shape[1]
+    return rows.view(np.dtype((np.record, [(name, np.int64) for name in names]))).reshape(-1)
+
+
+def joined(parts: Sequence[Tasks]) -> Tasks:
+    """Return the tasks of several parts, one part after the other."""
+    # Records stay records: what is joined has their fields alone.
+    return np.concatenate(parts).view(parts[0].dtype)
+
+
+def listed(tasks: Sequence[Any]) -> Tasks:
+    """Return tasks as an array, where somebody lists or sorts them one by one."""
+    return np.asarray(tasks)
+
+
+class BlockRun(NamedTuple):
     """Blocks number `first` to `last`, for each of some images."""
 
     outer: int
@@ -32,179 +58,24 @@ class Run(NamedTuple):
     last: int
 
 
-class TaskRange(Sequence[Any]):
-    """A range of the tasks make(outer, image, block), the blocks of an image fastest, then images.
+def runs_of(numbers: range, images: int, each: int) -> list[BlockRun]:
+    """Return which blocks some numbers are, that count through outers, their images and `each` block of one.
 
-    An example: 2 groups, 3 images and 4 blocks are 24 tasks. Tasks 6 to 14 are blocks 2 and 3 of image 1 of
-    group 0, all blocks of image 2, and blocks 0 and 1 of image 0 of group 1: three runs.
-
-    Images are numbered from `first_image` on.
+    An example: 2 groups, 3 images and 4 blocks are 24. Numbers 6 to 13 are blocks 2 and 3 of image 1 of group
+    0, all blocks of image 2, and blocks 0 and 1 of image 0 of group 1: three runs.
     """
-
-    __slots__ = ("_blocks", "_first_image", "_images", "_make", "_outers", "_range")
-
-    def __init__(
-        self,
-        outers: Sequence[Any],
-        images: int,
-        blocks: Sequence[Any],
-        make: Callable[[Any, int, Any], Any],
-        numbers: range | None = None,
-        first_image: int = 0,
-    ) -> None:
-        self._outers = outers
-        self._images = images
-        self._blocks = blocks
-        self._make = make
-        self._first_image = first_image
-        self._range = range(len(outers) * images * len(blocks)) if numbers is None else numbers
-
-    def __len__(self) -> int:
-        return len(self._range)
-
-    def __getitem__(self, index: Any) -> Any:
-        numbers = self._range[index]
-        if isinstance(numbers, range):
-            if numbers.step != 1:
-                return [self[at] for at in range(len(self))[index]]
-            whole = self._outers, self._images, self._blocks, self._make
-            return TaskRange(*whole, numbers, self._first_image)
-        image, block = divmod(numbers, len(self._blocks))
-        outer, image = divmod(image, self._images)
-        return self._make(self._outers[outer], image + self._first_image, self._blocks[block])
-
-    def __iter__(self) -> Iterator[Any]:
-        for run in self.runs():
-            for image in run.images:
-                for block in self._blocks[run.first : run.last]:
-                    yield self._make(self._outers[run.outer], image, block)
-
-    def runs(self) -> Iterator[Run]:
-        """Yield the runs of each outer: part of an image first, whole images, part of one at the end."""
-        each = len(self._blocks)
-        at, stop = self._range.start, self._range.stop
-        while at < stop:
-            image, first = divmod(at, each)
-            outer, image = divmod(image, self._images)
-            end = min(stop, (outer + 1) * self._images * each)
-            whole = 1 if first else (end - at) // each
-            last = each if whole and (end - at) >= each - first else first + end - at
-            begin = self._first_image + image
-            yield Run(outer, range(begin, begin + max(whole, 1)), first, last)
-            at += max(whole, 1) * (last - first)
-
-    def rows(self, of_blocks: Rows) -> Rows:
-        """Return a row for each task: its outer (by number, if it is none), its image, the row of its block.
-
-        of_blocks   a row for each block of the range, those that are not in it included
-        """
-        image, block = np.divmod(np.arange(self._range.start, self._range.stop), len(self._blocks))
-        outer, image = np.divmod(image, self._images)
-        if len(self._outers) and isinstance(self._outers[0], int):
-            outer = np.array(self._outers, np.int64)[outer]
-        return np.column_stack([outer, image + self._first_image, of_blocks[block]])
-
-    @property
-    def outers(self) -> Sequence[Any]:
-        """All outers, those that are not in the range included."""
-        return self._outers
-
-    @property
-    def blocks(self) -> Sequence[Any]:
-        """All blocks of an image, those that are not in the range included."""
-        return self._blocks
-
-    def different(self) -> Sequence[Any]:
-        """Return the different blocks in the range."""
-        each, begin = len(self._blocks), self.begin
-        end = begin + len(self._range)
-        if len(self._range) >= each:
-            return self._blocks
-        return [*self._blocks[begin:end], *self._blocks[: max(0, end - each)]]
-
-    def of_first_image(self) -> list[Any]:
-        """Return the tasks of the first image, for each outer."""
-        return [
-            self._make(outer, self._first_image, block) for outer in self._outers for block in self._blocks
-        ]
-
-    @property
-    def begin(self) -> int:
-        """Number of the first task among the blocks of its image."""
-        return self._range.start % max(1, len(self._blocks))
-
-    def spelled(self, symbols: Sequence[int]) -> tuple[int, ...]:
-        """Return the symbols of all tasks, one after the other; `symbols` has one for each block."""
-        # Slices and repetitions of tuples: the sequence is long, but nothing is done for each of its tasks.
-        whole = tuple(symbols)
-        spelled: tuple[int, ...] = ()
-        for run in self.runs():
-            spelled += whole[run.first : run.last] * len(run.images)
-        return spelled
-
-
-class Cells(Sequence[Any]):
-    """The tasks of several ranges, one range after the other."""
-
-    def __init__(self, ranges: Sequence[TaskRange]) -> None:
-        self.ranges = tuple(ranges)
-
-    def __len__(self) -> int:
-        return sum(len(cell) for cell in self.ranges)
-
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(self)[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        for cell in self.ranges:
-            yield from cell
-
-
-class Rounds(NamedTuple):
-    """Tasks that are made again for every image of a range; their own images count from it.
-
-    An example: tasks of images 0 and 2 for images 0, 4, 8 are tasks of images 0, 2, 4, 6, 8 and 10.
-    """
-
-    images: range
-    tasks: tuple[Any, ...]
-
-
-class Rotation(Sequence[Any]):
-    """The tasks of a core that come round after so many images: rounds of them, one after the other.
-
-    Tasks are records with a field `image`.
-    """
-
-    def __init__(self, rounds: Sequence[Rounds]) -> None:
-        self.rounds = tuple(made for made in rounds if made.tasks and made.images)
-
-    def __len__(self) -> int:
-        return sum(len(images) * len(tasks) for images, tasks in self.rounds)
-
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(self)[index]
-
-    def rows(self, of: Callable[[Sequence[Any]], Rows], column: int) -> Rows:
-        """Return a row for each task, as `of` makes them of one round; that column is the image."""
-        whole = []
-        for images, tasks in self.rounds:
-            each = of(tasks)
-            own = np.tile(each, (len(images), 1))
-            own[:, column] += np.repeat(np.array(images, np.int64), len(each))
-            whole.append(own)
-        return np.concatenate(whole)
-
-    def __iter__(self) -> Iterator[Any]:
-        for images, tasks in self.rounds:
-            for image in images:
-                yield from moved_on(tasks, image)
-
-
-def moved_on(tasks: Sequence[Any], image: int) -> Iterator[Any]:
-    """Yield tasks for images that lie so much further on."""
-    for task in tasks:
-        yield task._replace(image=task.image + image)
+    found = []
+    at, stop = numbers.start, numbers.stop
+    while at < stop:
+        image, first = divmod(at, each)
+        outer, image = divmod(image, images)
+        end = min(stop, (outer + 1) * images * each)
+        # Part of an image first, then whole images, then part of one at the end.
+        whole = 1 if first else max(1, (end - at) // each)
+        last = min(each, first + end - at)
+        found.append(BlockRun(outer, range(image, image + whole), first, last))
+        at += whole * (last - first)
+    return found
 
 
 Ranges = Sequence[tuple[int, int]]
@@ -216,7 +87,7 @@ def cut(extent: int, part: int) -> list[tuple[int, int]]:
 
 
 def cut_within(ranges: Ranges, part: int) -> list[tuple[int, int]]:
-    """Cut each range into ranges of `part`, none of which reaches into the next one."""
+    """Cut each range into ranges of `part` that do not reach into the next range."""
     return [(start + first, count) for start, length in ranges for first, count in cut(length, part)]
 
 
@@ -228,67 +99,70 @@ def enumerated(tiles: Ranges) -> list[tuple[int, int]]:
 def numbers_within(tiles: Iterable[tuple[int, Hashable]], part: int) -> list[int]:
     """Return the number of each tile among those that begin in the same part of an extent, from 0.
 
-    tiles   where each begins, and what tells it; neighbours that are one tile have one number
+    tiles   the first place and the key of each tile; neighbours that are one tile have one number
     """
     counts: dict[int, dict[Hashable, int]] = defaultdict(dict)
     return [(own := counts[first // part]).setdefault(told, len(own)) for first, told in tiles]
 
 
-def numbered(owner: str, order: str, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return all combinations of the axes, numbered as `order` says: its last axis is the fastest.
+def parts_of(tiles: Ranges, part: int) -> tuple[Numbers, int]:
+    """Return which part of an extent each tile begins in, and how many parts there are."""
+    of = np.array([first // part for first, _ in tiles], np.int64)
+    return of, int(of.max(initial=-1)) + 1
 
-    Raises   ConfigError if the order does not name each axis once
+
+def chunks_of(numbers: Numbers, total: int, parts: int) -> tuple[Numbers, int]:
+    """Return which of the `chunks` of an extent some numbers lie in, and how many there are."""
+    each = max(1, -(-total // max(1, parts)))
+    return numbers // each, -(-total // each)
+
+
+def spread(counts: Numbers) -> tuple[Numbers, Numbers]:
+    """Return for each of so many things of each place its place, and its number there."""
+    place = np.repeat(np.arange(len(counts)), counts)
+    return place, np.arange(len(place)) - (np.cumsum(counts) - counts)[place]
+
+
+def mixed(*columns: Numbers) -> Numbers:
+    """Return one number for each row of some columns of numbers from 0 on; equal rows have equal ones."""
+    key = columns[0]
+    for column in columns[1:]:
+        key = key * (int(column.max(initial=0)) + 1) + column
+    return key
+
+
+def numbered(owner: str, order: str, axes: Mapping[str, tuple[Numbers, int]]) -> tuple[Numbers, int]:
+    """Return the number of each of some things, and how many numbers there are.
+
+    order   the axes, along which things are numbered, the last the fastest
+    axes    where each of the things lies on an axis, and how long that is
+
+    Raises  ConfigError if the order does not name each axis once
     """
     names = order.split()
-    if sorted(names) != sorted(axes):
+    if {*names} != axes.keys() or len(names) > len(axes):
         raise ConfigError(
             f"tiling of {owner}: task_order is {order!r}; it must name each of {', '.join(axes)} once, "
             "slowest first"
         )
-    return [dict(zip(names, places, strict=True)) for places in product(*(axes[name] for name in names))]
+    number, count = np.zeros(1, np.int64), 1
+    for own, extent in (axes[name] for name in names):
+        number, count = number * extent + own, count * extent
+    return number, count
 
 
-def deal(tasks: Sequence[Sequence[Any]], tiling: Tiling) -> list[list[Any]]:
-    """Return the base blocks of each core, those of one task together, as the tiling maps tasks to cores."""
-    cores = min(tiling.used_cores, len(tasks))
-    if not cores:
-        return []
-    if tiling.mapping == "interleaved":
-        return [list(chain.from_iterable(tasks[core::cores])) for core in range(cores)]
-    return [list(chain.from_iterable(tasks[i] for i in share)) for share in shares(len(tasks), cores)]
+def deal(tasks: Tasks, units: Numbers, count: int, cores: int, *, in_turn: bool) -> list[Tasks]:
+    """Return the tasks of each core: those of one unit together, unit after unit.
 
-
-def rotated(
-    images: int, tasks: int, cores: int, blocks: Callable[[int, int], Sequence[Any]]
-) -> list[Rotation]:
-    """Return the base blocks of each core where all tasks are numbered image after image and dealt in turn.
-
-    Task t goes to core t modulo `cores`, so that after some images a core makes the same tasks again:
-    7 tasks an image on 4 cores come round after 4 images, 6 tasks after 2.
-
-    tasks    of an image; `blocks(image, number)` are the base blocks of one of them
+    units     the number of the unit that each task belongs to, of so many
+    in_turn   unit u goes to core u modulo the cores; else a core has a range of them
     """
-    cores = min(cores, images * tasks)
+    cores = min(cores, count)
     if not cores:
         return []
-    period = cores // gcd(tasks, cores)
-    whole = images - images % period
-
-    def of_images(core: int, count: int) -> tuple[Any, ...]:
-        # Number `task` of image i has the number i * tasks + task of all.
-        return tuple(
-            block
-            for image in range(count)
-            for task in range((core - image * tasks) % cores, tasks, cores)
-            for block in blocks(image, task)
-        )
-
-    return [
-        Rotation(
-            [
-                Rounds(range(0, whole, period), of_images(core, period)),
-                Rounds(range(whole, images, period), of_images(core, images - whole)),
-            ]
-        )
-        for core in range(cores)
-    ]
+    ends = [share.stop for share in shares(count, cores)]
+    core = units % cores if in_turn else np.searchsorted(ends, units, side="right")
+    # What is in a unit stays in its order.
+    order = np.lexsort((units, core))
+    edges = np.searchsorted(core[order], range(cores + 1)).tolist()
+    return [tasks[order[first:last]] for first, last in pairwise(edges)]

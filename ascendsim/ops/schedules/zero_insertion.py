@@ -23,7 +23,7 @@ COPIES = 2
 LEAST_BYTES = 2 * COPIES * C0_BYTES
 
 
-class Piece(NamedTuple):
+class InsertionPiece(NamedTuple):
     """A part of an image tile that goes through UB at once.
 
     channels, rows, cols       of the tile, in expanded coordinates
@@ -39,7 +39,7 @@ class Piece(NamedTuple):
     at: tuple[int, int]
 
 
-def pieces(tile: ImageTile, most_bytes: int) -> Iterator[Piece]:
+def pieces(tile: ImageTile, most_bytes: int) -> Iterator[InsertionPiece]:
     """Cut a tile into pieces: whole channel groups where they fit, else rows of one, else a part of a row.
 
     An example: 7 expanded rows with step 2 hold rows 0, 1, 2, 3 of the image at 0, 2, 4, 6. A piece of its
@@ -56,7 +56,7 @@ def pieces(tile: ImageTile, most_bytes: int) -> Iterator[Piece]:
         own = [range(first, min(first + size, whole)) for first, size, whole in sizes]
         source_rows, row = lines_in(own[1], at.row, at.row_step, taken[0])
         source_cols, col = lines_in(own[2], at.col, at.col_step, taken[1])
-        yield Piece(own[0], own[1], own[2], source_rows, source_cols, (row, col))
+        yield InsertionPiece(own[0], own[1], own[2], source_rows, source_cols, (row, col))
 
 
 def lines_in(part: range, at: int, step: int, count: int) -> tuple[range, int]:
@@ -107,7 +107,7 @@ class ZeroInsertion:
             n.emit(cut.fill, [expanded], [piece])
             with n.when(n.table(cut.taken, 2, "taken")[piece]):
                 source = n.next(self._source)
-                # A slice is told by its channels, and by its rows and columns of the image.
+                # A slice is identified by its channels, and by its rows and columns of the image.
                 begin = first_channel + n.table(cut.first_channels, 0, "channel in tile")[piece]
                 window = n.table(cut.windows, 0, "window")[pixels, shape, at]
                 told = [*of, begin, n.table(cut.channel_counts, 0, "channels")[piece], window]
@@ -138,7 +138,7 @@ class TileCut:
         # Where the first row and column of a tile lie in the image.
         self._starts = np.array([[_start(one) for one in own] for own in tiles])
         self._shapes = np.zeros(boxes.extent, np.int64) if boxes.costs is None else boxes.costs
-        self._found: list[tuple[ImageTile, Piece, bool]] = []
+        self._found: list[tuple[ImageTile, InsertionPiece, bool]] = []
         cut = [[_pieces(one, most_bytes) for one in tiles[own]] for own in pixels.first_of]
         self.counts = np.array([[len(one) for one in own] for own in cut])
         self.numbers = np.full((*self.counts.shape, max(1, self.counts.max())), -1, np.int64)
@@ -200,7 +200,7 @@ class TileCut:
         return CopyUbToL1(slot, expanded, size, whole, begin, first)
 
 
-def _pieces(tile: ImageTile, most_bytes: int) -> list[Piece]:
+def _pieces(tile: ImageTile, most_bytes: int) -> list[InsertionPiece]:
     return [] if tile.rows is None else [*pieces(tile, most_bytes)]
 
 

@@ -24,7 +24,7 @@ from ascendsim.cube.loads import FRACTAL_BYTES, FRACTAL_ROWS, fractal_pixels, ro
 from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES
-from ascendsim.ops.tiling.legal.space import Base
+from ascendsim.ops.tiling.legal_space import BaseSizes
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
@@ -74,7 +74,7 @@ class _Work(ABC):
     units: tuple[int, int, int]
     operands: tuple[GmTensor, ...]
 
-    def bases(self) -> Iterator[Base]:
+    def bases(self) -> Iterator[BaseSizes]:
         """Yield base blocks, of those that cut a side alike the smallest, with the longest k beside it."""
         held = {name: self.profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C")}
         size = self.s.itemsize
@@ -83,9 +83,9 @@ class _Work(ABC):
             for n in even_parts(self.gemm.sizes[1], self.units[1], most[1]):
                 k = min(held["L0A"] // (m * size), held["L0B"] // (n * size)) // self.units[2] * self.units[2]
                 if k and m * n * ACCUMULATOR_BYTES <= held["L0C"]:
-                    yield Base(m, n, min(k, most[2]))
+                    yield BaseSizes(m, n, min(k, most[2]))
 
-    def cycles(self, base: Base) -> dict[str, float]:
+    def cycles(self, base: BaseSizes) -> dict[str, float]:
         """Return the cycles of M and MTE1, of all cores together."""
         cube, (m, n, k) = self.profile.cube, self.gemm.sizes
         rate = cube.rate(self.gemm.compute_dtype)
@@ -100,7 +100,7 @@ class _Work(ABC):
 
     @abstractmethod
     def loads(self, blocks: tuple[int, int], products: int) -> Fraction:
-        """Return the cycles of MTE1 for one of the products, cut into so many blocks along m and n."""
+        """Return the cycles of MTE1 for one of the products, cut into blocks along m and n."""
 
     def patches(self, buffer: str, stride: int) -> Fraction:
         """Return the cycles of load3d for one (channel group, tap) of all pixels of an image."""

@@ -11,7 +11,15 @@ from ascendsim.arguments import refusal
 from ascendsim.errors import UnsupportedError
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.products import MatmulGemm
+from ascendsim.ops.schedules.dgrad.nest import Dgrad
+from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
+from ascendsim.ops.tiling.search.matmul import matmul_tiling
+from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
+from ascendsim.ops.tiling.timed import fastest_of_few
+from ascendsim.ops.tiling.vendor.matmul import operator_tiling
 from ascendsim.ops.tiling.vendor.product import first_plan, matmul_plan, product_plan
 
 # What a user may ask for, and what a call asks for besides.
@@ -24,21 +32,21 @@ def choose(request: PlanRequest, strategy: str = "product") -> Plan:
 
     "product"    as the product's operators choose, where their rules are known, else the search
     "search"     this simulator's own search
-    "tuned"      as the tuned entries of the first generation were found; no other one has such a search
+    "tuned"      as the tuned entries of the first generation were found; other generations have none
     "shares"     the operators' nests of shares, also where a call does not follow them by default
     "interface"  of a matrix product by which the product's interface makes a gradient: its own kernel's
 
     Raises     CapacityError if no tile fits into the buffers; UnsupportedError of "shares" where the rules
-               refuse the layer, and of "tuned" where there is no such search
+               refuse the layer, and of "tuned" for other generations
     """
     if not isinstance(strategy, str) or strategy not in STRATEGIES + INNER:
         raise refusal("choose: strategy", strategy, f"one of {', '.join(STRATEGIES)}")
-    return _remembered(_Asked(request.told, strategy, ref(request)))
+    return _remembered(_PlanKey(request.told, strategy, ref(request)))
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A request, equal to all that say the same; what is remembered does not keep it, nor its profile."""
+class _PlanKey:
+    """A key of a request, equal for equal choices; it keeps neither the request nor its profile alive."""
 
     told: Hashable
     strategy: str
@@ -47,7 +55,7 @@ class _Asked:
 
 # A choice depends on nothing but its request. So many are a network of a hundred layers on some products.
 @lru_cache(maxsize=2048)
-def _remembered(asked: _Asked) -> Plan:
+def _remembered(asked: _PlanKey) -> Plan:
     """Return the plan; who asks again for a problem is not kept waiting."""
     request, strategy, why = asked.request(), asked.strategy, ""
     # It is the caller's, who still holds it.
@@ -64,8 +72,6 @@ def _remembered(asked: _Asked) -> Plan:
         )
         if plan is not None:
             return replace(plan, chosen_by=plan.chosen_by or "product")
-    # Imported here: most calls are planned as the product does, and search nothing.
-    from ascendsim.ops.tiling.search.plan import search_plan
 
     return replace(search_plan(request), chosen_by="search", instead=why)
 
@@ -74,7 +80,7 @@ def _by_shares(request: PlanRequest) -> Plan:
     if not isinstance(request.problem, ConvProblem):
         raise UnsupportedError("matrix products have no nest that deals shares; leave schedule out")
     # Imported here: the host code of operators that most calls do not use.
-    from ascendsim.ops.tiling.vendor.product_tiling import product_tiling
+    from ascendsim.ops.tiling.vendor.product import product_tiling
 
     return replace(product_tiling(request, by_winograd=False), chosen_by="product")
 
@@ -84,7 +90,7 @@ def _tuned(request: PlanRequest) -> Plan:
     if found is None:
         raise UnsupportedError(
             f"tuned plan of {request.gradient} on {request.profile.variant}: only convolutions of one group "
-            "on 910 and 310P have such a search, and not the grad_input of transposed ones; take product or "
+            "on 910 and 310P have tuned plans, and not the grad_input of transposed ones; take product or "
             "search"
         )
     return found
@@ -96,3 +102,22 @@ def _by_interface(request: PlanRequest) -> Plan:
 
     tiling, rule = vendor_tiling(request.gemm, request.profile, None, planned=True)
     return Plan("matmul", tiling, chosen_by="product", rule=rule)
+
+
+def search_plan(request: PlanRequest) -> Plan:
+    """Search the plan of one gradient, or of a matrix product.
+
+    Costs of instructions rank the candidates; the best few are timed.
+
+    Raises   CapacityError if no tile fits into the buffers
+    """
+    gemm, profile = request.gemm, request.profile
+    if isinstance(gemm, MatmulGemm):
+        # The operator's own plan is one more candidate: it beats what the search finds on many shapes.
+        planned, _ = operator_tiling(gemm, profile)
+        return Plan("matmul", matmul_tiling(gemm, profile, others=[planned] if planned else []))
+    if request.gradient == "grad_input":
+        tiling = fastest_of_few(Dgrad, gemm, profile, dgrad_tilings(gemm, profile))
+        return Plan("dgrad", replace(tiling, group_merge=request.merge))
+    tiling = fastest_of_few(Wgrad, gemm, profile, wgrad_tilings(gemm, profile))
+    return Plan("wgrad", replace(tiling, group_merge=request.merge))

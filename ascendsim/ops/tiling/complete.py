@@ -1,4 +1,4 @@
-"""What a partial plan leaves open, filled in by the rules of the product, or by the search."""
+"""Open fields of a partial plan, filled in by the rules of the product, or by the search."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.schedules.wgrad.stream import WgradStream
 from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.request import PartialPlan, PlanRequest
-from ascendsim.ops.tiling.timed import STEPS, fastest_of_few, fitted, unit_of
-from ascendsim.ops.tiling.vendor.stream import tail_along
+from ascendsim.ops.tiling.timed import STEPS, fastest_of_few, fitted, most_cores, unit_of
+from ascendsim.ops.tiling.vendor.arch35.wgrad import tail_along
 
 
 def on_grid(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tiling:
@@ -30,7 +30,7 @@ def on_grid(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tilin
         return replace(tiling, **free)
     # A grid cuts the reduction of grad_weight itself: parts that are asked for come without one.
     if not given and kind.makes == "grad_weight" and "k_split" in partial.fields and "m_dim" in kind.reads:
-        return replace(tiling, batch_dim=0, m_dim=0, n_dim=0, k_dim=0)
+        return replace(tiling, batch_dim=0, m_dim=0, n_dim=0, k_dim=0, group_dim=0)
     # Nests that deal shares know parts of the images alone, and number their tasks themselves.
     if not given or "m_dim" not in kind.reads:
         return tiling
@@ -44,8 +44,8 @@ def on_grid(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tilin
             # So many parts as have work: 32 images in 12 parts are eleven of three, and no twelfth.
             parts[axis] = -(-most // each)
             left //= parts[axis]
-    # A grid cuts the reduction of grad_weight itself.
-    cut = parts if kind.makes == "grad_input" else {**parts, "k_split": 1}
+    # A grid cuts the reduction of grad_weight itself; it knows no groups.
+    cut = parts if kind.makes == "grad_input" else {**parts, "k_split": 1, "group_dim": 0}
     for size, axis in (("base_m", "m_dim"), ("base_n", "n_dim")):
         # Blocks that cut a cell evenly: others would leave cells of the grid without a block of their own.
         cell = -(-extents[axis] // parts.get(axis, 1))
@@ -80,12 +80,12 @@ def dealt_again(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> T
     found = min(_grids(free, sizes, cores), key=lambda grid: (blocks(grid), prod(grid.values())))
     if not tiling.pixel_dim and blocks(own) <= blocks(found):
         return None
-    parts: dict[str, Any] = {"pixel_dim": 0, **dict.fromkeys(GRID, 0), **found}
+    parts: dict[str, Any] = {"pixel_dim": 0, "group_dim": 0, **dict.fromkeys(GRID, 0), **found}
     return replace(tiling, **parts)
 
 
 def _grids(extents: dict[str, int], sizes: dict[str, int], cores: int) -> Iterator[dict[str, int]]:
-    """Yield the grids of at most so many cells; those first that load operands least often."""
+    """Yield the grids of at most `cores` cells; grids that load operands least often come first."""
     if not extents:
         yield {}
         return
@@ -99,7 +99,7 @@ def _grids(extents: dict[str, int], sizes: dict[str, int], cores: int) -> Iterat
 
 
 def _extents(gemm: DgradGemm | WgradGemm, kind: type[Schedule]) -> dict[str, int]:
-    """Return what each axis of a grid cuts, those first that cost no operand a second load.
+    """Return the size that each axis of a grid cuts; axes that need no second load of an operand come first.
 
     Images, rows or fractals of an image, and elements along m and n.
     """
@@ -121,8 +121,8 @@ def completed(request: PlanRequest) -> Plan:
 
     Chosen     as without it, for a machine of `block_dim` cores, or of the cells of the grid
     Grid       parts that are not given take the cores that are left: images, rows of an image, m, n. Of base
-               blocks alone the grid of the rules, or one chosen again (`grids.py`), whichever takes less
-    Sizes      what is not given becomes smaller until every buffer holds its tiles (`fitting.py`)
+               blocks alone the grid of the rules, or one chosen again, whichever takes less
+    Sizes      fields that are not given become smaller until every buffer holds its tiles
     used_cores all that get work, unless given
 
     Raises     CapacityError naming the buffer that is short whatever is left open; ConfigError naming the
@@ -175,29 +175,29 @@ def _taken_over(base: Plan, kind: type[Schedule], request: PlanRequest) -> Tilin
 
 
 def takes_over(kind: type[Schedule], tiling: Tiling) -> bool:
-    """Tell whether a nest can take the tiling of another one as it is, as far as its own fields go."""
+    """Return whether a nest can take the tiling of another one as it is, as far as its own fields go."""
     told = not (_lacks_split(kind, tiling) or _lacks_loop(kind, tiling))
     return told and _numbers_tasks(kind, tiling)
 
 
 def _numbers_tasks(kind: type[Schedule], tiling: Tiling) -> bool:
-    """Tell whether a nest can number its tasks as a tiling says: by its own axes; true if it reads none."""
+    """Return whether a nest can number its tasks as a tiling says: by its own axes; true if it reads none."""
     order = _usual_order(kind)
     return not order or sorted(tiling.task_order.split()) == sorted(order.split())
 
 
 def _lacks_split(kind: type[Schedule], tiling: Tiling) -> bool:
-    """Tell whether a nest splits the kernel by the stride, and a tiling does not say along which axes."""
+    """Return whether a nest splits the kernel by the stride, and a tiling does not say along which axes."""
     return "kernel_split" in kind.reads and not tiling.kernel_split
 
 
 def _lacks_loop(kind: type[Schedule], tiling: Tiling) -> bool:
-    """Tell whether a nest takes rows of taps, or single ones, and a tiling does not say which."""
+    """Return whether a nest takes rows of taps, or single ones, and a tiling does not say which."""
     return "tap_loop" in kind.reads and not tiling.tap_loop
 
 
 def _usual_order(kind: type[Schedule]) -> str:
-    """Return how a nest numbers its tasks where no plan of it says; "" for one that reads no order."""
+    """Return a nest's default order of tasks; "" for a nest that reads no order."""
     if "task_order" not in kind.reads:
         return ""
     return STREAM_ORDER if issubclass(kind, WgradStream) else ORDERS[kind.makes]
@@ -234,7 +234,7 @@ def _by_blocks(request: PlanRequest) -> Iterator[Plan]:
 
 
 def _starts(plan: Plan, kind: type[Schedule], partial: PartialPlan) -> bool:
-    """Tell whether a nest can begin with the tiling of a plan and take what is given besides."""
+    """Return whether a nest can begin with the tiling of a plan and take the given fields besides."""
     of = schedule_named(plan.schedule)
     if any(kind.fixed.get(name, value) != value for name, value in partial.fields.items()):
         return False
@@ -274,7 +274,7 @@ def _read_by(kind: type[Schedule], plan: Plan) -> Plan:
 def _streamed(tiling: Tiling, kind: type[WgradStream], request: PlanRequest) -> Tiling:
     """Return the tiling with its last round cut as the operators cut it."""
     gemm = request.gemm
-    units = kind(gemm, tiling, request.profile, request.sums).tasks.units
+    count = kind(gemm, tiling, request.profile, request.sums).tasks.count
     extents = {"batch_depth": gemm.batch * gemm.small.shape[2], "height": gemm.sliding.out_size[0]}
-    tail = tail_along(extents, len(units), request.profile.cores.cube)
+    tail = tail_along(extents, count, most_cores(request))
     return replace(tiling, k_split=tail.ways, stream_axis=tail.axis if tail.ways > 1 else "")

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ascendsim.errors import ConfigError, DataError, UnsupportedError
+from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.files import parse_json, write_text
 from ascendsim.numerics.formats.dtypes import dtype as dtype_named
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
 from ascendsim.ops.tiling.request import LayerPlans, PartialPlan
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, ceil_div
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, ceil_div
 from ascendsim.ops.tiling.vendor.names import MEANS, TURNED, TURNED_FLAG, entry_plan, says_vendor_names
 
 AXES = ("d", "h", "w")
@@ -62,7 +63,7 @@ def gradient_of(values: Mapping[str, Any]) -> str:
     return next((made for made, names in _NAMES.items() if names["ci"] in values), "")
 
 
-def layer_of(gradient: str, values: Mapping[str, Any], where: str) -> Layer:
+def layer_of(gradient: str, values: Mapping[str, Any], where: str) -> LayerSizes:
     """Return the layer of an entry, as one whose tensors lie channels-first: layouts are not compared.
 
     Raises   ConfigError naming a field that is missing or no whole number
@@ -87,7 +88,7 @@ def layer_of(gradient: str, values: Mapping[str, Any], where: str) -> Layer:
     d, h, w = (gap if taps > 1 else 1 for gap, taps in zip(gaps, kernel, strict=True))
     if groups < 1 or number(names["ci"]) % groups or number(names["co"]) % groups:
         raise ConfigError(f"{where}: the layer's groups are {groups}; they must divide its channels")
-    return Layer(
+    return LayerSizes(
         number(names["batch"]),
         groups,
         number(names["ci"]) // groups,
@@ -103,10 +104,10 @@ def layer_of(gradient: str, values: Mapping[str, Any], where: str) -> Layer:
     )
 
 
-def layer_values(gradient: str, layer: Layer, dtype: str) -> dict[str, Any]:
+def layer_values(gradient: str, layer: LayerSizes, dtype: str) -> dict[str, Any]:
     """Return the fields of a layer whose tensors lie channels-first in a format, as entries have them.
 
-    Raises   UnsupportedError for groups, of which no entry is known, or another format
+    Raises   UnsupportedError for groups, which have no known entries, or another format
     """
     if dtype not in _NUMBERS:
         known = ", ".join(_NUMBERS)
@@ -132,7 +133,7 @@ def layer_values(gradient: str, layer: Layer, dtype: str) -> dict[str, Any]:
     return values | _backprop_pads(layer)
 
 
-def _backprop_pads(layer: Layer) -> dict[str, int]:
+def _backprop_pads(layer: LayerSizes) -> dict[str, int]:
     """Return the padding of the convolution of grad_output with its inserted zeros that gives grad_input.
 
     As the entries have it: zeros are counted behind the last pixel, too, so that less padding follows.
@@ -160,7 +161,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "c0": "channels in a group of 32 bytes",
         "c0BitsA, c0BitsB": "c0 as a power of two",
         "cinG, coutG": "channels of input and of grad_output, of one group",
-        "cin1, cout1, cout1G": "the same in groups of c0",
+        "cin1, cout1, cout1G": "these channels in groups of c0",
         "cin1G": "channels of input in groups of 16",
         "backpropPadUp, ...Down, ...Left, ...Right": "zeros around grad_output with its inserted zeros",
         "backpropPadTail": "zeros after its last depth",
@@ -198,7 +199,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def tiling_values(gradient: str, layer: Layer, plan: Plan) -> dict[str, Any]:
+def tiling_values(gradient: str, layer: LayerSizes, plan: Plan) -> dict[str, Any]:
     """Return the fields of a plan as entries have them.
 
     Raises   UnsupportedError for a plan that entries have no words for
@@ -230,7 +231,7 @@ def _require_sayable(gradient: str, plan: Plan) -> None:
         )
 
 
-def _grad_input(layer: Layer, t: Tiling) -> dict[str, Any]:
+def _grad_input(layer: LayerSizes, t: Tiling) -> dict[str, Any]:
     c0, bits = layer.c0, layer.c0.bit_length() - 1
     ci1, co1 = layer.ci1, layer.co1
     none = ("initOutputFlag", "enableFullLoad", "quantMode", "enRelu")
@@ -261,7 +262,7 @@ def _grad_input(layer: Layer, t: Tiling) -> dict[str, Any]:
     }
 
 
-def _zeros_around(layer: Layer) -> dict[str, int]:
+def _zeros_around(layer: LayerSizes) -> dict[str, int]:
     names = (("", "Tail"), ("Up", "Down"), ("Left", "Right"))
     rows = zip(*(getattr(layer, name) for name in ("input", "output", "stride", "spans")), strict=True)
     found = {}
@@ -273,7 +274,7 @@ def _zeros_around(layer: Layer) -> dict[str, int]:
     return found
 
 
-def _grad_weight(layer: Layer, t: Tiling) -> dict[str, Any]:
+def _grad_weight(layer: LayerSizes, t: Tiling) -> dict[str, Any]:
     images, (_, rows, columns) = layer.batch * layer.output[0], layer.output
     if t.stream_axis == "height":
         rows = ceil_div(rows, t.k_split)
@@ -305,19 +306,19 @@ def _grad_weight(layer: Layer, t: Tiling) -> dict[str, Any]:
     }
 
 
-def _window(layer: Layer, pixels: int) -> int:
-    """Return the pixels of input that so many pixels of grad_output need, wherever in a row they begin."""
+def _window(layer: LayerSizes, pixels: int) -> int:
+    """Return the pixels of input that `pixels` pixels of grad_output need, wherever in a row they begin."""
     columns = layer.output[2]
     rows = ceil_div(pixels, columns) + (pixels % columns > 0)
     return ((rows - 1) * layer.stride[1] + layer.spans[1]) * layer.input[2]
 
 
-# The one generation of which entries are known.
+# The one generation with known entries.
 ARCH = "3510"
 
 
 @dataclass(frozen=True)
-class Entry:
+class TilingEntry:
     """The tiling of one gradient of one layer, in the vendor's names.
 
     where    the place that a message names
@@ -327,11 +328,11 @@ class Entry:
 
     where: str
     gradient: str
-    layer: Layer
+    layer: LayerSizes
     values: Mapping[str, Any]
 
     def plan(self) -> PartialPlan:
-        """Return what the entry says of a plan; the product's rules give the rest.
+        """Return the part of a plan that the entry fixes; the product's rules give the rest.
 
         Raises   ConfigError, UnsupportedError as `entry_plan`
         """
@@ -358,17 +359,17 @@ class LayerEntries(LayerPlans):
     As a device does: its operator asks its file of entries first, by the layer.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TilingEntry, ...]
 
     def of(self, problem: ConvProblem, compute_dtype: str) -> PartialPlan | None:
-        """Return what the first entry for a layer says; None where there is none."""
+        """Return the partial plan of the first entry for a layer; None without an entry."""
         if problem.transposed:
             return None
-        layer = Layer.of(problem, compute_dtype)
+        layer = LayerSizes.of(problem, compute_dtype)
         return next((entry.plan() for entry in self.entries if entry.layer == layer), None)
 
     def has_layer(self, problem: ConvProblem) -> bool:
-        """Tell whether there is an entry for a layer in some format."""
+        """Return whether there is an entry for a layer in some format."""
         return any(self.of(problem, compute) for compute in ("float16", "hf32", "float32"))
 
 
@@ -388,7 +389,7 @@ def entry_values(
             f"{arch}; keep the file of the plan"
         )
     stored = stored_name(compute_dtype)
-    layer = Layer.of(problem, compute_dtype)
+    layer = LayerSizes.of(problem, compute_dtype)
     if dtype_named(stored).itemsize not in (2, 4) or problem.transposed:
         what = "a transposed convolution" if problem.transposed else f"the format {stored}"
         raise ConfigError(f"entry of {gradient}: no entry of {what} is known; keep the file of the plan")
@@ -399,7 +400,7 @@ def entry_values(
 
 
 def entries_in(content: Any, path: Path) -> dict[str, LayerEntries] | None:
-    """Return the entries by gradient; None for what is no file of entries.
+    """Return the entries by gradient; None for a file without entries.
 
     content   what the JSON of a file says: one entry, or a list of them
 
@@ -409,11 +410,11 @@ def entries_in(content: Any, path: Path) -> dict[str, LayerEntries] | None:
     parts = [_parts(one) for one in listed if isinstance(one, Mapping)]
     if not parts or len(parts) < len(listed) or None in parts:
         return None
-    found: dict[str, list[Entry]] = {made: [] for made in MEANS}
+    found: dict[str, list[TilingEntry]] = {made: [] for made in MEANS}
     for at, (layer, values) in enumerate(filter(None, parts), start=1):
         where = f"{path}: entry {at}"
         gradient = gradient_of(layer)
-        found[gradient].append(Entry(where, gradient, layer_of(gradient, layer, where), values))
+        found[gradient].append(TilingEntry(where, gradient, layer_of(gradient, layer, where), values))
     return {made: LayerEntries(tuple(entries)) for made, entries in found.items() if entries}
 
 
@@ -421,7 +422,7 @@ def lines_of(text: str) -> list[Any] | None:
     """Return the objects of a text that has one a line; None where a line is none."""
     lines = [line for line in text.splitlines() if line.strip()]
     try:
-        found = [json.loads(line) for line in lines]
+        found = [parse_json(line) for line in lines]
     except ValueError:
         return None
     return found if len(found) > 1 and all(isinstance(one, Mapping) for one in found) else None
@@ -435,10 +436,7 @@ def write_entries(path: Path | str, entries: Iterable[Mapping[str, Any]]) -> Non
     path = Path(path)
     if path.suffix != ".json":
         raise ConfigError(f"{path}: a file of entries ends in .json, not in {path.suffix or 'nothing'}")
-    try:
-        path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error}); name another file") from None
+    write_text(path, "".join(json.dumps(entry) + "\n" for entry in entries))
 
 
 def _parts(one: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:

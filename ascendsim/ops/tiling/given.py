@@ -37,7 +37,7 @@ def plan_of(request: PlanRequest, tiling: Any = None, schedule: Any = None) -> P
 
 
 def _plan(request: PlanRequest, tiling: Any, schedule: Any) -> Plan:
-    """Return the plan: what is given of it, and the rest chosen."""
+    """Return the plan: the given fields, and the rest chosen."""
     if isinstance(tiling, LayerPlans):
         # A matrix product has no layer, and a file of entries none for it.
         problem = request.problem
@@ -59,7 +59,7 @@ def _plan(request: PlanRequest, tiling: Any, schedule: Any) -> Plan:
         # A nest of the user's own may not know what the product's plan says; the search says the least.
         chosen = chosen if known else choose(request, "search")
         if _of_another_kind(chosen, schedule):
-            # As a plan of which the nest alone is given.
+            # As a plan with the nest alone given.
             tiling = PartialPlan({})
     if isinstance(tiling, PartialPlan):
         # Imported here: few calls give a part of a plan.
@@ -74,12 +74,12 @@ def _plan(request: PlanRequest, tiling: Any, schedule: Any) -> Plan:
 
 
 def _knows(schedule: str | type, tiling: Tiling) -> bool:
-    """Tell whether a nest reads all that a tiling sets."""
+    """Return whether a nest reads all that a tiling sets."""
     return set(tiling.set_fields()) <= schedule_named(schedule).obeyed()
 
 
 def _of_another_kind(chosen: Plan, asked: str | type) -> bool:
-    """Tell whether a nest cannot take over the tiling of a plan as it is.
+    """Return whether a nest cannot take over the tiling of a plan as it is.
 
     It says something else by the same sizes (Winograd), numbers its tasks by axes that the plan does not, or
     splits the kernel, which the plan does not.
@@ -124,7 +124,7 @@ def tilings_given(tiling: Any, gradients: Sequence[str]) -> dict[str, Any]:
 
 
 def says_fields(tiling: object) -> bool:
-    """Tell whether a mapping names fields of one plan, and not plans by gradient."""
+    """Return whether a mapping names fields of one plan, and not plans by gradient."""
     if not isinstance(tiling, Mapping) or not tiling:
         return False
     plans = (Tiling, Plan, PartialPlan, LayerPlans, Mapping)
@@ -134,7 +134,7 @@ def says_fields(tiling: object) -> bool:
 
 
 def schedules_given(schedule: Any, gradients: Sequence[str]) -> dict[str, Any]:
-    """Return the user's schedules by gradient; a schedule says itself what it makes.
+    """Return the user's schedules by gradient; a schedule names its own gradient.
 
     Raises   ConfigError for an unknown schedule, or one that makes what the call does not compute
     """
@@ -185,5 +185,5 @@ def _require_keys(what: str, given: Given, gradients: Sequence[str]) -> None:
 
 
 def _of_file(plan: Any) -> bool:
-    """Tell whether a plan was read from a file."""
+    """Return whether a plan was read from a file."""
     return isinstance(plan, LayerPlans) or (isinstance(plan, Plan | PartialPlan) and bool(plan.file))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, DataError, did_you_mean
+from ascendsim.files import parse_json, parse_toml, read_text, write_text
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan, form_of, plans_text
 from ascendsim.ops.tiling.entries import LayerEntries, entries_in, lines_of
@@ -23,7 +22,7 @@ Plans = Mapping[str, Plan | PartialPlan | LayerEntries]
 
 @dataclass(frozen=True)
 class PlanFile:
-    """What a file of plans says.
+    """The content of a file of plans.
 
     path     where it lies
     plans    plans by gradient ("matmul" of a matrix product), for every call
@@ -93,10 +92,7 @@ def write_plans(path: Path | str, plans: Mapping[str, Plan], *, about: str = "",
     values = {
         made: named_fields(made, plan, names) | {"chosen_by": plan.chosen_by} for made, plan in plans.items()
     }
-    try:
-        path.write_text(plans_text({"": values}, form, about), encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error}); name another file") from None
+    write_text(path, plans_text({"": values}, form, about))
 
 
 def named_fields(made: str, plan: Plan, names: str = "ours") -> dict[str, Any]:
@@ -121,12 +117,12 @@ def _path(path: Any) -> Path:
 
 def _content(path: Path) -> Any:
     """Return the tables of a file, or its entries."""
-    read: Callable[[str], Any] = _json if form_of(path) == "json" else tomllib.loads
+    read: Callable[[str], Any] = _json if form_of(path) == "json" else parse_toml
     try:
-        return read(path.read_text(encoding="utf-8"))
+        return read(read_text(path))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}); name a file of plans") from None
-    except (UnicodeDecodeError, RecursionError):
+    except UnicodeDecodeError:
         raise DataError(f"{path}: is no text in UTF-8 that says plans") from None
     except ValueError as error:
         raise ConfigError(f"{path}: is not valid {form_of(path).upper()}: {error}") from None
@@ -134,7 +130,7 @@ def _content(path: Path) -> Any:
 
 def _json(text: str) -> Any:
     """Read JSON; files of entries have one object a line."""
-    return lines_of(text) or json.loads(text)
+    return lines_of(text) or parse_json(text)
 
 
 def _plan(path: Path, table: Mapping[str, Any], made: str, layer: str = "") -> Plan | PartialPlan:
@@ -143,7 +139,7 @@ def _plan(path: Path, table: Mapping[str, Any], made: str, layer: str = "") -> P
         hint = did_you_mean(made, MADE, f"it takes {', '.join(MADE)}, or [LAYER.{MADE[0]}]")
         raise ConfigError(f"{path}: the table {layer}{made} is for nothing that a call makes; {hint}")
     where = f"{path}: {layer}{made}"
-    # To give a plan of which nothing is said would be to give none, without a word.
+    # A plan without fields would silently be no plan.
     if not table:
         raise ConfigError(f"{where} is empty; give fields of a plan, as base_m = 64, or leave the table out")
     plan = from_vendor(made, table, where) if says_vendor_names(table) else plan_given(table, where)

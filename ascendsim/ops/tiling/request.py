@@ -1,4 +1,4 @@
-"""What a plan is chosen by: one record, from which the rules, the search and given plans read the same."""
+"""The inputs of the choice of a plan: one record that the rules, the search and given plans read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ascendsim.ops.plan import WHOLE, Plan, Tiling, require_fields
 from ascendsim.ops.problems.convolution import C0_BYTES, ConvProblem, merged, stored_name
 from ascendsim.ops.problems.folded import gradient_product, kernel_problem
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, PLAIN_LAYOUTS, Layer, Layouts, Machine
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, PLAIN_LAYOUTS, LayerSizes, Layouts, Machine
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _ANY = {"base_m": 1, "base_n": 1, "base_k": 1}
 
 @dataclass(frozen=True)
 class PartialPlan:
-    """What a user fixes of a plan.
+    """The part of a plan that a user fixes.
 
     fields     fields of a tiling, by name
     schedule   name or class of the loop nest; None: that of the rules
@@ -56,6 +56,7 @@ class PartialPlan:
             raise ConfigError(
                 f"tiling: block_dim is {shown(self.block_dim)}; it must be a whole number, 0 for all cores"
             )
+        object.__setattr__(self, "block_dim", blocks)
         # What a field may be, a tiling says itself: here of one whose other fields do not matter.
         made = Tiling(**{**_ANY, **self.fields})
         object.__setattr__(self, "fields", FrozenMap({name: getattr(made, name) for name in self.fields}))
@@ -67,15 +68,15 @@ class PartialPlan:
 
 
 class LayerPlans(ABC):
-    """What is given for some layers of a network; a call takes that of its own layer."""
+    """Partial plans for some layers of a network; a call takes the one of its own layer."""
 
     @abstractmethod
     def of(self, problem: ConvProblem, compute_dtype: str) -> PartialPlan | None:
-        """Return what is given for a layer; None: nothing."""
+        """Return the partial plan given for a layer; None without one."""
 
 
 def is_plan_file(given: object) -> bool:
-    """Tell the name of a file of plans from the name of a strategy."""
+    """Return whether a value names a file of plans, and not a strategy."""
     return isinstance(given, Path) or (isinstance(given, str) and given.endswith((".toml", ".json")))
 
 
@@ -113,7 +114,7 @@ NOTHING = PartialPlan()
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """All that the choice of a plan depends on.
+    """The inputs that the choice of a plan depends on.
 
     problem        the convolution of the call, or a matrix product
     gradient       "grad_input" or "grad_weight"; "matmul" of a matrix product
@@ -187,13 +188,13 @@ class PlanRequest:
 
     @cached_property
     def told(self) -> tuple[Any, ...]:
-        """All that strategies read, equal for requests that say the same: what the user fixes is left out."""
+        """A key of the values that strategies read, without those that the user fixes."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "fixed"}
         return (*({**values, "profile": self.profile.told}.values()),)
 
     @property
     def sums(self) -> str:
-        """How parts of a reduction on different cores are added (`schedules/base.py`)."""
+        """The way in which parts of a reduction on different cores are added (`schedules/base.py`)."""
         return self.profile.generation.deterministic_sum if self.deterministic else "atomic"
 
     @cached_property
@@ -204,7 +205,7 @@ class PlanRequest:
 
     @cached_property
     def usual_merge(self) -> int:
-        """How many groups the product's operator computes as one; 1: each by itself.
+        """The number of groups that the product's operator merges into one; 1: no merge.
 
         910, 310P, 910B, 910_93   as many as fill groups of C0 channels and fractals, as FRACTAL_Z, the layout
                                   of the weights, has it; one by one where a box of the change of layout, C0
@@ -231,7 +232,7 @@ class PlanRequest:
 
     @property
     def merge(self) -> int:
-        """How many groups are computed as one."""
+        """The number of groups that are merged into one."""
         return self.group_merge or self.usual_merge
 
     @cached_property
@@ -252,9 +253,9 @@ class PlanRequest:
         return WgradGemm.of(self.whole, self.compute_dtype)
 
     @cached_property
-    def layer(self) -> Layer:
+    def layer(self) -> LayerSizes:
         """The kernel's convolution as the operators' planning code sees it, each group by itself."""
-        return Layer.of(
+        return LayerSizes.of(
             self.kernel,
             self.compute_dtype,
             transposed_forward=self.transposed_forward,

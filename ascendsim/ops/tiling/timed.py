@@ -15,8 +15,10 @@ from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, WgradGemm
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.matmul import Matmul
+from ascendsim.ops.schedules.ranges import listed
 from ascendsim.ops.schedules.wgrad.cut import narrowed_to
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
+from ascendsim.ops.schedules.wgrad.stream import WgradStream
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Kernel
@@ -91,7 +93,7 @@ def fastest_of_all(
             continue
         try:
             cycles = launch + _timed(schedule, profile, stop_above=shortest - launch)
-        # One that the schedule has no room for is passed over; where all are, the call tells of the first.
+        # A tiling without room is passed over; if all are, the call reports the first error.
         except (CapacityError, StoppedError):
             continue
         if cycles < shortest:
@@ -140,15 +142,12 @@ def fitted(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tiling
 
     Raises   CapacityError naming the buffer that is short whatever is left open
     """
-    partial, most = request.fixed, request.profile.cores.cube
-    if partial.block_dim:
-        most = min(most, partial.block_dim)
+    partial = request.fixed
     while True:
-        if "used_cores" not in partial.fields:
-            tiling = replace(tiling, used_cores=most)
+        tiling = replace(tiling, used_cores=most_cores(request))
         schedule = kind(request.gemm, tiling, request.profile, request.sums)
         try:
-            dealt = [tasks for tasks in schedule.dealt() if tasks]
+            dealt = [tasks for tasks in schedule.dealt() if len(tasks)]
             _reserve(schedule, dealt)
             if "base_n" in partial.fields:
                 _require_width(schedule)
@@ -163,12 +162,29 @@ def fitted(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tiling
                 ) from None
             tiling = smaller
         else:
-            used = tiling.used_cores if "used_cores" in partial.fields else max(1, len(dealt))
-            return replace(tiling, used_cores=used)
+            if "used_cores" in partial.fields:
+                return tiling
+            return replace(tiling, used_cores=_busy(schedule, dealt))
+
+
+def most_cores(request: PlanRequest) -> int:
+    """Return how many cores a plan may use."""
+    partial, cores = request.fixed, request.profile.cores.cube
+    given: int = partial.fields.get("used_cores", min(cores, partial.block_dim or cores))
+    return given
+
+
+def _busy(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> int:
+    """Return how many cores get work."""
+    if isinstance(schedule, WgradStream):
+        # Which tasks are left for the last round, the cores of the launch decide: also those that, for
+        # padding, get nothing.
+        return min(schedule.tiling.used_cores, schedule.tasks.count * schedule.parts)
+    return max(1, len(dealt))
 
 
 def unit_of(request: PlanRequest) -> int:
-    """Return what every size is a multiple of, in elements."""
+    """Return the unit, in elements, of which every size is a multiple."""
     sliding = getattr(request.gemm, "sliding", None)
     return max(FRACTAL, sliding.c0) if sliding else 2 * FRACTAL
 
@@ -180,10 +196,10 @@ def _reserve(schedule: Schedule, dealt: Sequence[Sequence[Any]]) -> None:
     """
     if isinstance(schedule, BlockSchedule) and type(schedule).program is BlockSchedule.program:
         # The largest first: an error tells what that needs, not what is left over for the last core.
-        for sizes in sorted({schedule.tasks.sizes(tasks) for tasks in dealt}, reverse=True):
+        for sizes in sorted({schedule.tasks.sizes(listed(tasks)) for tasks in dealt}, reverse=True):
             schedule.nest(sizes)
     elif dealt:
-        # What another nest reserves only its program tells; the first core has the largest tiles as a rule.
+        # Other nests reserve room only in their programs; the first core usually has the largest tiles.
         schedule.program(dealt[0])
 
 

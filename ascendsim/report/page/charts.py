@@ -1,422 +1,327 @@
-"""Pictures of numbers as SVG, which scale with the page; colours follow the page's."""
+"""The charts of a page as SVG: matplotlib draws them, and their texts stay texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from html import escape
+from io import StringIO
 from itertools import product
-from math import ceil, floor, log10
-from typing import NamedTuple
+from typing import Any, Literal
+
+import numpy as np
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.report.page.records import REST, told_apart
-
-# Units of the drawing's own; the page scales it to its width.
-WIDTH, CHAR = 720, 6.6
-
-
-def svg(height: float, parts: Sequence[str]) -> str:
-    """Return a drawing of these pieces, as wide as the page."""
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img">{"".join(parts)}</svg>'
-
-
-def cut(words: str, room: float) -> str:
-    """Shorten a text to the room it has; the whole of it shows on hover."""
-    most = int(room / CHAR)
-    return words if len(words) <= most else words[: most - 3] + "..."
-
-
-def text(x: float, y: float, words: str, anchor: str, whole: str = "") -> str:
-    """Return a text that begins, ends or has its middle at x; `whole` shows on hover."""
-    hover = f"<title>{escape(whole)}</title>" if whole else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{hover}{escape(words)}</text>'
-
-
-def rect(x: float, y: float, width: float, height: float, kind: str, said: str) -> str:
-    """Return a rectangle of a class of the page's, wide enough to be seen."""
-    return (
-        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.5):.1f}" height="{height:.1f}">'
-        f"<title>{escape(said)}</title></rect>"
-    )
-
-
-def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    """Return a line of a class of the page's."""
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def circle(x: float, y: float, kind: str, said: str) -> str:
-    """Return a dot of a class of the page's."""
-    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(said)}</title></circle>'
-
-
-RADIUS, HEIGHT, LABELS_TOP = 6.0, 11.0, 6.0
-# Directions in which a word stands from its dot, the most legible first, and how its place is counted.
-_SIDES = (
-    # Above to the right first: the line of a front falls, and leaves that side free.
-    *((1, -1, "start"), (1, 0, "start"), (-1, 0, "end"), (0, -1, "middle")),
-    *((0, 1, "middle"), (1, 1, "start"), (-1, -1, "end"), (-1, 1, "end")),
+from ascendsim.report.page.records import (
+    REST_COLOUR,
+    Chart,
+    Exponents,
+    Held,
+    Roofline,
+    Scatter,
+    StackedBar,
+    Stacks,
+    Tornado,
+    colours_of,
 )
-# Distances from the dot; from the third on a line leads to it.
-_RINGS = (9.0, 14.0, 24.0, 38.0, 54.0, 72.0)
-_LED = 24.0
-# The side of a square, about as high as a word.
-_SQUARE = 16.0
-_SHIFT = {"start": 0.0, "middle": 0.5, "end": 1.0}
 
 
-class _Box(NamedTuple):
-    left: float
-    top: float
-    right: float
-    bottom: float
+@contextmanager
+def whatever_backend() -> Iterator[None]:
+    """Let matplotlib be imported where MPLBACKEND names none: pictures are drawn into files, without one."""
+    named = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
+    try:
+        yield
+    finally:
+        if named is not None:
+            os.environ["MPLBACKEND"] = named
+    if named is not None:
+        from matplotlib import rcParams
 
-    def meets(self, other: _Box) -> bool:
-        return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
-        )
-
-
-class _Taken:
-    """Boxes that are taken, by the squares of the drawing that they touch: a study may have thousands."""
-
-    def __init__(self, boxes: Iterable[_Box]) -> None:
-        self._by_square: dict[tuple[int, int], list[_Box]] = {}
-        for box in boxes:
-            self.add(box)
-
-    def add(self, box: _Box) -> None:
-        """Take a box."""
-        for square in _squares(box):
-            self._by_square.setdefault(square, []).append(box)
-
-    def meets(self, box: _Box) -> bool:
-        """Tell whether a box meets one that is taken."""
-        return any(box.meets(other) for square in _squares(box) for other in self._by_square.get(square, ()))
+        with suppress(ValueError):
+            rcParams["backend"] = named
 
 
-def _squares(box: _Box) -> Iterator[tuple[int, int]]:
-    left, top, right, bottom = (int(edge // _SQUARE) for edge in box)
-    return product(range(left, right + 1), range(top, bottom + 1))
+with whatever_backend():
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+# In inches: a page is 7.2 of them wide, which it scales to its own width.
+WIDTH, LABELS, MARGIN, ROW = 7.2, 2.5, 0.3, 0.26
+INK, SOFT, LINE, GOOD, BAD, MARK = "#1b1f24", "#5b6470", "#d9dee4", "#2f7d4f", "#b3412e", "#1f5fa8"
+CHARACTER = 0.072  # the width of a letter, a digit among them
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8,
+    # A name with two dollars is a name and no formula.
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": LINE,
+    "axes.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+# Ids of matplotlib's groups, to which nothing refers and which several charts of a page would share.
+_GROUP_ID = re.compile(r' id="([a-z0-9.]+|[A-Za-z]+Collection)_\d+"')
+_METADATA = re.compile(r"<metadata>.*?</metadata>\s*", re.DOTALL)
 
 
-class _Place(NamedTuple):
-    x: float
-    y: float
-    anchor: str
-    distance: float
-    box: _Box
-
-
-def labels(dots: Sequence[tuple[float, float]], words: Sequence[str], bottom: float) -> list[str]:
-    """Return a text beside each dot, all above `bottom`; one that finds no room is nearest its dot."""
-    taken = _Taken(_Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in dots)
-    frame = _Box(0, LABELS_TOP, WIDTH, bottom)
-    parts = []
-    for (x, y), said in zip(dots, words, strict=True):
-        places = list(_places(x, y, said))
-        free = (p for p in places if _inside(p.box, frame) and not taken.meets(p.box))
-        place = next(free, places[0])
-        taken.add(place.box)
-        if place.distance >= _LED:
-            parts.append(line(x, y, place.x, place.y - HEIGHT / 3, "leader"))
-        parts.append(text(place.x, place.y, said, place.anchor))
-    return parts
-
-
-def _places(x: float, y: float, said: str) -> Iterator[_Place]:
-    width = CHAR * len(said)
-    for distance in _RINGS:
-        for right, down, anchor in _SIDES:
-            # A text stands on its line, so that its middle is a third of its height above it.
-            at_x, at_y = x + right * distance, y + down * distance + HEIGHT / 3
-            left = at_x - _SHIFT[anchor] * width
-            box = _Box(left, at_y - HEIGHT, left + width, at_y + HEIGHT / 4)
-            yield _Place(at_x, at_y, anchor, distance, box)
-
-
-def _inside(box: _Box, frame: _Box) -> bool:
-    return (
-        frame.left <= box.left
-        and frame.top <= box.top
-        and box.right <= frame.right
-        and box.bottom <= frame.bottom
-    )
-
-
-LABEL, ROW, MARGIN = 250, 26, 30
-PLOT_HEIGHT = 320
-TICKS = 5
-
-
-class Bar(NamedTuple):
-    """One bar of a tornado: from `low` over `value` to `high`, all in one unit."""
-
-    label: str
-    value: float
-    low: float
-    high: float
-
-
-class Dot(NamedTuple):
-    """One dot of a scatter; `marked` ones are joined, from left to right.
-
-    mark   stands beside the dot: a short name, or its number in the table below
-    label  the whole name, which shows on hover
-    """
-
-    mark: str
-    label: str
-    x: float
-    y: float
-    marked: bool = False
-
-
-class Stack(NamedTuple):
-    """One stacked bar: (part, amount) in the order of the legend."""
-
-    label: str
-    parts: tuple[tuple[str, float], ...]
-
-
-def tornado(bars: Sequence[Bar], unit: str) -> str:
-    """Draw each value as a bar from 0, the widest first, with its interval as a line over it."""
-    rows = sorted(bars, key=lambda bar: -abs(bar.value))
-    ends = [0.0, *(end for bar in rows for end in (bar.value, bar.low, bar.high))]
-    scale = _Scale(min(ends), max(ends), LABEL, WIDTH - MARGIN)
-    height = ROW * len(rows) + 2 * MARGIN
-    parts = _axis(scale, MARGIN, height - MARGIN, unit)
-    for at, bar in enumerate(rows):
-        top, middle = MARGIN + at * ROW, MARGIN + at * ROW + ROW / 2
-        left, right = sorted((scale.at(0), scale.at(bar.value)))
-        kind = "good" if bar.value >= 0 else "bad"
-        parts.append(text(LABEL - 8, middle + 4, cut(bar.label, LABEL), "end", bar.label))
-        parts.append(
-            rect(left, top + 5, right - left, ROW - 10, kind, f"{bar.label}: {bar.value:.3g} {unit}")
-        )
-        parts.append(line(scale.at(bar.low), middle, scale.at(bar.high), middle, "whisker"))
-    return svg(height, parts)
-
-
-def scatter(dots: Sequence[Dot], x_title: str, y_title: str) -> str:
-    """Draw dots over two axes; marked ones are joined."""
-    height = PLOT_HEIGHT
-    across = _Scale(*_with_room([dot.x for dot in dots]), 70, WIDTH - MARGIN)
-    up = _Scale(*_with_room([dot.y for dot in dots]), height - 50, MARGIN)
-    parts = _axis(across, MARGIN, height - 50, x_title)
-    for tick in up.ticks:
-        parts.append(line(70, up.at(tick), WIDTH - MARGIN, up.at(tick), "grid"))
-        parts.append(text(64, up.at(tick) + 4, f"{tick:,.6g}", "end"))
-    parts.append(text(70, 18, y_title, "start"))
-    front = sorted((d for d in dots if d.marked), key=lambda d: (d.x, d.y))
-    if front:
-        points = " ".join(f"{across.at(d.x):.1f},{up.at(d.y):.1f}" for d in front)
-        parts.append(f'<polyline class="front" points="{points}"/>')
-    places = [(across.at(dot.x), up.at(dot.y)) for dot in dots]
-    # Marked ones last, so that no other in the same place hides them.
-    for dot, place in sorted(zip(dots, places, strict=True), key=lambda one: one[0].marked):
-        said = f"{dot.label}: {dot.x:.6g}, {dot.y:.6g}"
-        parts.append(circle(*place, "marked" if dot.marked else "dot", said))
-    return svg(height, parts + labels(places, [dot.mark for dot in dots], height - 50))
-
-
-def _with_room(values: Sequence[float]) -> tuple[float, float]:
-    """Return both ends of values, a little further apart, so that no dot lies on an axis."""
-    room = (max(values) - min(values)) / 20
-    return min(values) - room, max(values) + room
-
-
-def stacked(stacks: Sequence[Stack], unit: str) -> str:
-    """Draw bars of parts on one scale, with a legend of the parts; no two of them have one colour."""
-    names = told_apart(part for stack in stacks for part in stack.parts)
-    kinds = {name: f"part{at}" for at, name in enumerate(names)}
-    if any(name not in kinds for stack in stacks for name, _ in stack.parts):
-        kinds[REST] = "rest"
-    most = max((sum(amount for _, amount in stack.parts) for stack in stacks), default=1.0)
-    scale = _Scale(0, most, LABEL, WIDTH - MARGIN)
-    legend_rows = -(-len(kinds) // 4)
-    top = MARGIN + ROW * legend_rows
-    height = top + ROW * len(stacks) + MARGIN
-    parts = _axis(scale, top, height - MARGIN, unit)
-    for at, (name, kind) in enumerate(kinds.items()):
-        x, y = 10 + (at % 4) * (WIDTH - 20) / 4, 8 + (at // 4) * ROW
-        parts += [rect(x, y, 14, 14, kind, name), text(x + 20, y + 12, cut(name, 160), "start")]
-    for at, stack in enumerate(stacks):
-        y, begin = top + at * ROW, 0.0
-        parts.append(text(LABEL - 8, y + ROW / 2 + 4, cut(stack.label, LABEL), "end", stack.label))
-        for name, amount in stack.parts:
-            left, right = scale.at(begin), scale.at(begin + amount)
-            said = f"{stack.label}, {name}: {amount:,.0f} {unit}"
-            parts.append(rect(left, y + 4, right - left, ROW - 8, kinds.get(name, "rest"), said))
-            begin += amount
-    return svg(height, parts)
-
-
-class _Scale:
-    """Numbers to places on the drawing."""
-
-    def __init__(self, low: float, high: float, begin: float, end: float) -> None:
-        # A single value gets room around it.
-        spread = (high - low) or abs(high) or 1.0
-        self.low, self.high = (low, high) if high > low else (low - spread / 2, high + spread / 2)
-        self.begin, self.end = begin, end
-
-    def at(self, value: float) -> float:
-        return self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin)
-
-    @property
-    def ticks(self) -> list[float]:
-        """Round numbers between the ends: multiples of 1, 2 or 5 times a power of ten."""
-        rough = (self.high - self.low) / TICKS
-        power = 10.0 ** floor(log10(rough))
-        step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough)
-        return [step * at for at in range(ceil(self.low / step), floor(self.high / step) + 1)]
-
-
-def _axis(scale: _Scale, top: float, bottom: float, title: str) -> list[str]:
-    parts = [text(WIDTH - MARGIN, bottom + 28, title, "end")]
-    for tick in scale.ticks:
-        parts.append(line(scale.at(tick), top, scale.at(tick), bottom, "grid"))
-        parts.append(text(scale.at(tick), bottom + 14, f"{tick:,.6g}", "middle"))
-    if scale.low < 0 < scale.high:
-        parts.append(line(scale.at(0), top, scale.at(0), bottom, "zero"))
-    return parts
-
-
-LEFT, RIGHT, TOP, BOTTOM = 70, WIDTH - 30, 40, 300
-# As many as can have their names beside them; of more their numbers in the table below stand there.
-NAMED = 6
-
-
-class Point(NamedTuple):
-    """A kernel: multiply-adds for each byte, and 10^12 multiply-adds a second."""
-
-    label: str
-    intensity: float
-    rate: float
-
-
-class Roof(NamedTuple):
-    """What a product can do: 10^12 multiply-adds a second at most, and 10^12 bytes a second."""
-
-    peak: float
-    bytes_rate: float
-
-    def at(self, intensity: float) -> float:
-        """Return the most that a kernel of so many multiply-adds for each byte can reach."""
-        return min(self.peak, self.bytes_rate * intensity)
-
-    @property
-    def ridge(self) -> float:
-        """From how many multiply-adds for each byte on the cubes are the limit, and not the bytes."""
-        return self.peak / self.bytes_rate
-
-
-def marks(points: Sequence[Point]) -> list[str]:
-    """Return what stands beside each dot: its name, or of many its number in the table."""
-    if len(points) <= NAMED:
-        return [point.label for point in points]
-    return [str(at) for at in range(1, len(points) + 1)]
-
-
-class _Decades:
-    """Numbers to places on a drawing, by their logarithms, over whole decades."""
-
-    def __init__(self, values: Sequence[float], begin: float, end: float) -> None:
-        self.low, self.high = floor(log10(min(values))), ceil(log10(max(values)))
-        # All of them may be the same power of ten.
-        self.high = max(self.high, self.low + 1)
-        self._begin, self._end = begin, end
-
-    def at(self, value: float) -> float:
-        return self._begin + (log10(value) - self.low) / (self.high - self.low) * (self._end - self._begin)
-
-    @property
-    def ticks(self) -> list[float]:
-        return [10.0**power for power in range(self.low, self.high + 1)]
+def styled(number: int = 0) -> AbstractContextManager[None]:
+    """Return a context in which charts are drawn, each of a page with a number of its own."""
+    return mpl.rc_context({**_STYLE, "svg.hashsalt": f"chart {number}"})
 
 
 @default_arithmetic
-def roofline(points: Sequence[Point], roof: Roof) -> str:
-    """Draw kernels below the roof of a product, both axes by powers of ten."""
-    across = _Decades([roof.ridge, *(point.intensity for point in points)], LEFT, RIGHT)
-    up = _Decades([roof.peak, *(point.rate for point in points)], BOTTOM, TOP)
-    parts = [text(LEFT, 18, "10^12 multiply-adds a second", "start")]
-    parts.append(text(RIGHT, BOTTOM + 32, "multiply-adds for each byte read through L2", "end"))
-    for tick in across.ticks:
-        parts.append(line(across.at(tick), TOP, across.at(tick), BOTTOM, "grid"))
-        parts.append(text(across.at(tick), BOTTOM + 16, f"{tick:,.6g}", "middle"))
-    for tick in up.ticks:
-        parts.append(line(LEFT, up.at(tick), RIGHT, up.at(tick), "grid"))
-        parts.append(text(LEFT - 6, up.at(tick) + 4, f"{tick:,.6g}", "end"))
-    parts += _roof(roof, across, up)
-    places = [(across.at(point.intensity), up.at(point.rate)) for point in points]
-    for point, place in zip(points, places, strict=True):
-        said = f"{point.label}: {point.intensity:,.3g} for each byte, {point.rate:,.3g} x 10^12 a second"
-        parts.append(circle(*place, "marked", said))
-    parts += labels(places, marks(points), BOTTOM)
-    return svg(BOTTOM + 44, parts)
+def svg(chart: Chart, caption: str = "", number: int = 0) -> str:
+    """Draw a chart: equal charts give equal texts.
+
+    caption   is read out in place of the picture
+    number    of the chart on its page: what one chart defines no other may refer to
+    """
+    with styled(number):
+        written = StringIO()
+        figure_of(chart).savefig(written, format="svg", metadata={"Date": None})
+    text = _GROUP_ID.sub("", _METADATA.sub("", written.getvalue()))
+    return text[text.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{escape(caption)}" ', 1)
 
 
-def _roof(roof: Roof, across: _Decades, up: _Decades) -> list[str]:
-    # The slope begins where it leaves the drawing on its left or at its foot.
-    begin = max(across.ticks[0], up.ticks[0] / roof.bytes_rate)
-    corner = across.at(roof.ridge), up.at(roof.peak)
-    parts = [line(across.at(begin), up.at(roof.at(begin)), *corner, "whisker")]
-    parts.append(line(*corner, RIGHT, corner[1], "whisker"))
-    parts.append(text(RIGHT, corner[1] - 6, f"cubes: {roof.peak:,.4g}", "end"))
-    return parts
+def figure_of(chart: Chart) -> Figure:
+    """Return a chart as matplotlib draws it."""
+    with styled():
+        return _DRAWN[type(chart)](chart)
 
 
-HELD_LABEL, GAP, HELD_TOP, PANEL, HELD_ROW = 60, 16, 30, 56, 76
+def stacked_figure(stacks: Sequence[StackedBar], unit: str, title: str = "") -> Figure:
+    """Return bars of parts on one scale, with a legend of the parts above them, and a title between."""
+    colours = colours_of(stacks)
+    axes = _rows(
+        [stack.label for stack in stacks], unit, top=0.1 + ROW * (-(-len(colours) // 4) + bool(title))
+    )
+    axes.set_title(title, fontsize=9, loc="left")
+    for at, stack in enumerate(stacks):
+        begin = 0.0
+        for name, amount in stack.parts:
+            axes.barh(at, amount, left=begin, height=0.7, color=colours.get(name, REST_COLOUR))
+            begin += amount
+    figure = _figure(axes)
+    handles = [Patch(color=colour) for colour in colours.values()]
+    names = [cut(name, WIDTH / 4 - 0.4) for name in colours]
+    figure.legend(handles, names, loc="upper left", ncols=4, frameon=False, handlelength=1.2)
+    axes.set_xlim(left=0)
+    return figure
 
 
-class Curve(NamedTuple):
-    """One panel: a buffer in its row, a plan in its column; `held` in equal parts of time, all in bytes."""
-
-    row: str
-    column: str
-    held: tuple[float, ...]
-    reserved: int
-    capacity: int
+def cut(words: str, room: float) -> str:
+    """Shorten a text to the inches that it has; the table beside a chart has the whole of it."""
+    most = int(room / CHARACTER)
+    return words if len(words) <= most else words[: most - 3] + "..."
 
 
-def held(curves: Sequence[Curve], columns: Sequence[str], cycles: int) -> str:
-    """Draw all panels: each as wide as `cycles` and as high as the capacity of its buffer."""
-    rows = list(dict.fromkeys(curve.row for curve in curves))
-    width = (WIDTH - HELD_LABEL - GAP * len(columns)) / len(columns)
-    lefts = {name: HELD_LABEL + at * (width + GAP) for at, name in enumerate(columns)}
-    parts = [text(lefts[name], 16, name, "start") for name in columns]
-    parts += [
-        text(HELD_LABEL - 8, HELD_TOP + at * HELD_ROW + PANEL / 2 + 4, name, "end")
-        for at, name in enumerate(rows)
-    ]
-    for curve in curves:
-        parts += _panel(curve, lefts[curve.column], HELD_TOP + rows.index(curve.row) * HELD_ROW, width)
-    bottom = HELD_TOP + len(rows) * HELD_ROW
-    for name in columns:
-        parts.append(text(lefts[name], bottom - 4, "0", "start"))
-        parts.append(text(lefts[name] + width, bottom - 4, f"{cycles:,} cycles", "end"))
-    return svg(bottom + 10, parts)
+def _rows(labels: Sequence[str], unit: str, top: float = MARGIN) -> Axes:
+    """Return axes with a row for each label, the first one above."""
+    axes = _axes(top + ROW * max(len(labels), 1) + 0.45, top=top, left=LABELS)
+    axes.set_yticks(range(len(labels)), [cut(label, LABELS) for label in labels])
+    axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
+    axes.grid(axis="x")
+    axes.set_xlabel(unit, loc="right")
+    return axes
 
 
-def _panel(curve: Curve, left: float, top: float, width: float) -> list[str]:
-    foot, step = top + PANEL, width / max(len(curve.held), 1)
-    heights = [PANEL * size / curve.capacity for size in curve.held]
-    # A level for each part: up to it at its left end, along it to its right end.
-    corners = [(left, foot)]
-    for at, height in enumerate(heights):
-        corners += [(left + at * step, foot - height), (left + (at + 1) * step, foot - height)]
-    corners.append((left + width, foot))
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-    reserved = foot - PANEL * curve.reserved / curve.capacity
-    said = f"{curve.column}, {curve.row}: {curve.reserved:,} of {curve.capacity:,} bytes reserved"
-    return [
-        f'<polyline class="held" points="{points}"><title>{escape(said)}</title></polyline>',
-        *(line(left, y, left + width, y, "grid") for y in (top, foot)),
-        *(line(x, top, x, foot, "grid") for x in (left, left + width)),
-        line(left, reserved, left + width, reserved, "reserved"),
-    ]
+def _axes(height: float, top: float = MARGIN, left: float = 0.7, bottom: float = 0.45) -> Axes:
+    """Return the axes of a figure that is so many inches high."""
+    place = (left / WIDTH, bottom / height, 1 - (left + MARGIN) / WIDTH, 1 - (top + bottom) / height)
+    axes = Figure(figsize=(WIDTH, height)).add_axes(place)
+    axes.tick_params(left=False, bottom=False, which="both")
+    axes.xaxis.set_major_formatter(_number)
+    axes.yaxis.set_major_formatter(_number)
+    return axes
+
+
+def _number(value: float, _place: float) -> str:
+    return f"{value:,.6g}"
+
+
+def _figure(axes: Axes) -> Figure:
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def _tornado(chart: Tornado) -> Figure:
+    bars = sorted(chart.bars, key=lambda bar: -abs(bar.value))
+    axes, places = _rows([bar.label for bar in bars], chart.unit), range(len(bars))
+    colours = [GOOD if bar.value >= 0 else BAD for bar in bars]
+    axes.barh(places, [bar.value for bar in bars], height=0.6, color=colours)
+    axes.hlines(places, [bar.low for bar in bars], [bar.high for bar in bars], color=INK, linewidth=1.5)
+    axes.axvline(0, color=INK, linewidth=0.6)
+    return _figure(axes)
+
+
+def _scatter(chart: Scatter) -> Figure:
+    axes = _axes(3.4)
+    axes.grid()
+    axes.set_xlabel(chart.x_title, loc="right")
+    axes.set_title(chart.y_title, fontsize=8, loc="left")
+    front = sorted((dot.x, dot.y) for dot in chart.dots if dot.marked)
+    axes.plot([x for x, _ in front], [y for _, y in front], color=MARK, linewidth=0.8)
+    # Marked dots last, so that no other in their place hides them.
+    dots = sorted(chart.dots, key=lambda dot: dot.marked)
+    places = [(dot.x, dot.y) for dot in dots]
+    _dots(axes, places, [MARK if dot.marked else SOFT for dot in dots])
+    named = dots if len(dots) <= LABELLED else [dot for dot in dots if dot.marked][:LABELLED]
+    _labels(axes, places, [((dot.x, dot.y), dot.mark) for dot in named])
+    return _figure(axes)
+
+
+def _roofline(chart: Roofline) -> Figure:
+    axes, roof = _axes(3.4), chart.roof
+    axes.set(xscale="log", yscale="log")
+    axes.grid()
+    axes.set_xlabel("multiply-adds for each byte read through L2", loc="right")
+    axes.set_title("10^12 multiply-adds a second", fontsize=8, loc="left")
+    places = [(point.intensity, point.rate) for point in chart.points]
+    _dots(axes, places, [MARK] * len(places))
+    across = _decades([roof.ridge, *(x for x, _ in places)])
+    up = _decades([roof.peak, *(y for _, y in places)])
+    axes.set(xlim=across, ylim=up)
+    axes.xaxis.set_major_formatter(_number)
+    axes.yaxis.set_major_formatter(_number)
+    axes.plot([across[0], roof.ridge, across[1]], [roof.at(across[0]), roof.peak, roof.peak], color=INK)
+    axes.text(across[1], roof.peak, f"cubes: {roof.peak:,.4g}", ha="right", va="bottom")
+    _labels(axes, places, list(zip(places, chart.marks, strict=True)))
+    return _figure(axes)
+
+
+def _decades(values: Sequence[float]) -> tuple[float, float]:
+    """Return the powers of ten about some values."""
+    low, high = np.floor(np.log10(min(values))), np.ceil(np.log10(max(values)))
+    return 10.0**low, 10.0 ** max(high, low + 1)
+
+
+def _dots(axes: Axes, places: Sequence[tuple[float, float]], colours: Sequence[str]) -> None:
+    across, up = zip(*places, strict=True)
+    axes.scatter(across, up, s=40, c=list(colours), zorder=3, clip_on=False)
+
+
+# So many dots can have a word beside each; of more only those that are marked have one.
+LABELLED = 60
+# Points from a dot to its word, the most legible first.
+_BESIDE = [
+    (right * far, up * far)
+    for far in (5, 12, 22)
+    for right, up in product((1, -1, 0), repeat=2)
+    if right or up
+]
+Place = tuple[float, float]
+
+
+def _labels(axes: Axes, dots: Sequence[Place], words: Sequence[tuple[Place, str]]) -> None:
+    """Write a word beside its dot, where it covers no other word and no dot if there is such a place."""
+    axes.autoscale_view()
+    figure, places = _figure(axes), axes.transData.transform(np.array(dots))
+    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in places]
+    for at, said in words:
+        x, y = axes.transData.transform(at)
+        size = np.array([len(said) * CHARACTER, 0.13]) * figure.dpi
+        boxes = {}
+        for side in _BESIDE:
+            # The near corner of the word stands at the side of the dot, or its middle on a level with it.
+            shift = np.array([0 if step > 0 else 1 if step < 0 else 0.5 for step in side])
+            low = np.array([x, y]) + np.array(side) * figure.dpi / 72 - shift * size
+            boxes[side] = (*low, *(low + size))
+        free = (
+            side
+            for side, box in boxes.items()
+            if box[0] >= 0 and box[2] <= figure.bbox.width and not any(_meet(box, other) for other in taken)
+        )
+        side = next(free, _BESIDE[0])
+        taken.append(boxes[side])
+        across, up = (int(np.sign(step)) for step in side)
+        axes.annotate(
+            said, at, side, textcoords="offset points", ha=_ACROSS[across], va=_UP[up], annotation_clip=False
+        )
+
+
+_ACROSS: dict[int, Literal["left", "center", "right"]] = {1: "left", 0: "center", -1: "right"}
+_UP: dict[int, Literal["bottom", "center", "top"]] = {1: "bottom", 0: "center", -1: "top"}
+
+
+def _meet(one: Sequence[float], other: Sequence[float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _stacked(chart: Stacks) -> Figure:
+    return stacked_figure(chart.stacks, chart.unit)
+
+
+def _held(chart: Held) -> Figure:
+    rows = list(dict.fromkeys(curve.row for curve in chart.curves))
+    columns = list(dict.fromkeys(curve.column for curve in chart.curves))
+    figure = Figure(figsize=(WIDTH, 0.3 + 0.76 * len(rows)))
+    panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True)
+    figure.subplots_adjust(
+        left=0.09, right=0.99, top=1 - 0.25 / figure.get_figheight(), bottom=0.07, wspace=0.05
+    )
+    for axes, column in zip(panels[0], columns, strict=True):
+        axes.set_title(column, fontsize=8, loc="left")
+    for axes, row in zip(panels[:, 0], rows, strict=True):
+        axes.set_ylabel(row, rotation=0, ha="right", va="center")
+    for axes in panels.flat:
+        axes.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False)
+        axes.set_xlim(0, chart.cycles)
+    for axes in panels[-1]:
+        for at, said, side in ((0, "0", "left"), (1, f"{chart.cycles:,} cycles", "right")):
+            axes.text(at, -0.05, said, transform=axes.transAxes, ha=side, va="top")
+    for curve in chart.curves:
+        axes = panels[rows.index(curve.row), columns.index(curve.column)]
+        axes.stairs(
+            curve.held, np.linspace(0, chart.cycles, len(curve.held) + 1), fill=True, color=MARK, alpha=0.6
+        )
+        axes.axhline(curve.reserved, color=BAD, linewidth=1, linestyle="--")
+        axes.set(ylim=(0, curve.capacity))
+    return figure
+
+
+def _exponents(chart: Exponents) -> Figure:
+    shown = chart.shown()
+    last, total = shown.first + len(shown.counts), sum(shown.counts) or 1
+    foot = 0.2 + ROW * len(shown.ranges)
+    axes = _axes(2.0 + foot, left=1.3, bottom=foot)
+    axes.set_title("share of the non-zero values, by exponent of 2", fontsize=8, loc="right")
+    axes.bar(range(shown.first, last), shown.counts, width=0.9, align="edge", color=MARK)
+    axes.set_xlim(shown.first, max(last, shown.first + 1))
+    axes.yaxis.set_major_formatter(lambda count, _: f"{count / total:.0%}")
+    # Below the axes, a row for each format; its place across is an exponent, as of the bars.
+    below = axes.get_xaxis_transform()
+    height = 2.0 - MARGIN
+    for at, one in enumerate(shown.ranges):
+        ends = np.clip(np.array(one[1:4]) - one.shift, *axes.get_xlim())
+        spans = [(ends[0], ends[1] - ends[0]), (ends[1], ends[2] - ends[1])]
+        middle = -(0.3 + ROW * at) / height
+        axes.text(-0.01, middle, one.label, transform=axes.transAxes, ha="right", va="center")
+        for (begin, length), alpha in zip(spans, (0.35, 1.0), strict=True):
+            axes.barh(
+                middle, length, 0.12 / height, begin, color=GOOD, alpha=alpha, transform=below, clip_on=False
+            )
+    return _figure(axes)
+
+
+_DRAWN: dict[type, Callable[[Any], Figure]] = {
+    Tornado: _tornado,
+    Scatter: _scatter,
+    Stacks: _stacked,
+    Roofline: _roofline,
+    Held: _held,
+    Exponents: _exponents,
+}

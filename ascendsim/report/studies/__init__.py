@@ -1,1 +1,1 @@
-"""What studies found, as sentences, tables, pages and JSON."""
+"""Answers of studies, as sentences, tables, pages and JSON."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from math import isnan
 from statistics import median
 from typing import Any
 
-from ascendsim import __version__
-from ascendsim.report.page.charts import Dot, scatter
-from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.hardware_words import share
-from ascendsim.report.tables import TextTable, microseconds
+from ascendsim.report.page.records import Page, Section
+from ascendsim.report.studies.tiling import differences
+from ascendsim.report.studies.told import Told
 from ascendsim.report.words import L2_STARTS
-from ascendsim.studies.codesign import Design, DesignAnswer
-from ascendsim.studies.tuning.records import Beside, Part, Started
-from ascendsim.validate.plans.measured import MeasuredRanking
+from ascendsim.studies.table import Table, microseconds, numbers, share, us, words
+from ascendsim.studies.tuning.records import Beside, CyclesPart, Started
+from ascendsim.validate.coverage import MeasuredRanking
 
 DEFINITIONS = {
     "usual": "The plan that a call follows by default.",
@@ -61,16 +59,16 @@ def _saved(started: Started) -> str:
     return f"{'costs' if saved < 0 else 'saves'} {share(abs(saved))} % with L2 {started.start}"
 
 
-def beside_tables(answer: Beside) -> list[TextTable]:
+def beside_tables(answer: Beside) -> list[Table]:
     """Return what differs in the plans, and a table of cycles and bytes for each start."""
     return [_plans(answer), *(_cycles(started) for started in answer.starts)]
 
 
-def _plans(answer: Beside) -> TextTable:
+def _plans(answer: Beside) -> Table:
     sides = answer.usual, answer.given
     said = [{"schedule": plan.nest, **_fields(plan.tiling), "chosen by": plan.chosen_by} for plan in sides]
     rows = tuple((name, *(str(side[name]) for side in said)) for name in said[0] if _differs(name, said))
-    return TextTable("What differs in the plan", ("", "usual", "given"), frozenset({0}), rows)
+    return Table("What differs in the plan", (words(""), numbers("usual"), numbers("given")), rows)
 
 
 def _fields(tiling: Any) -> dict[str, Any]:
@@ -81,19 +79,18 @@ def _differs(name: str, said: list[dict[str, Any]]) -> bool:
     return bool(said[0][name] != said[1][name])
 
 
-def _cycles(started: Started) -> TextTable:
-    waits, stages = started.waits, started.course.stages
-    rows = [_us("us with launch", started.times_us), _us("of them launch us", waits.launch_us)]
-    rows += [_row("cycles", Part("", waits.before, waits.after))]
-    rows += [_row(part.what, part) for part in stages]
-    rows += [_row(f"last M: {part.what}", part) for part in waits.parts]
-    rows += [_row(f"mean busy {part.what}", part) for part in started.busy]
-    rows += [_row(_bytes(part), part) for part in started.moved]
-    title = f"Cycles and bytes with L2 {started.start}"
-    return TextTable(title, ("", "usual", "given", "difference"), frozenset({0}), tuple(rows))
+def _cycles(started: Started) -> Table:
+    waits = started.waits
+    parts = [CyclesPart("cycles", waits.before, waits.after), *started.course.stages]
+    parts += [replace(part, what=f"last M: {part.what}") for part in waits.parts]
+    parts += [replace(part, what=f"mean busy {part.what}") for part in started.busy]
+    parts += [replace(part, what=_bytes(part)) for part in started.moved]
+    table = Table.of(f"Cycles and bytes with L2 {started.start}", differences("given"), parts)
+    times = _us("us with launch", started.times_us), _us("of them launch us", waits.launch_us)
+    return replace(table, values=(*times, *table.values))
 
 
-def _bytes(part: Part) -> str:
+def _bytes(part: CyclesPart) -> str:
     return f"bytes {part.what}" if part.what.endswith("memory") else f"bytes by {part.what}"
 
 
@@ -103,25 +100,22 @@ def _us(what: str, sides: tuple[float, float]) -> tuple[str, ...]:
     return what, microseconds(before), microseconds(after), f"{after - before:+.2f}"
 
 
-def _row(what: str, part: Part) -> tuple[str, ...]:
-    return what, f"{part.before:,}", f"{part.after:,}", f"{part.after - part.before:+,}"
-
-
-def beside_notes(_answer: Beside) -> list[str]:
-    """Return what a reader of the tables must know."""
+def beside_told(answer: Beside) -> Told:
+    """Tell an answer."""
     names = "stages", "last M", "mean busy", "bytes", "counted"
-    return [f"{name}: {DEFINITIONS[name]}" for name in names]
+    said = tuple(f"{name}: {DEFINITIONS[name]}" for name in names)
+    return Told(beside_page(answer), beside_record(answer), tuple(beside_tables(answer)), said)
 
 
-def beside_page(answer: Beside, made: Mapping[str, str]) -> Page:
-    """Return the page; `made` says how."""
+def beside_page(answer: Beside) -> Page:
+    """Return the page of an answer."""
     title = f"A plan of {answer.question.gradient} beside the usual one: {answer.question.title}"
     plans, *cycles = beside_tables(answer)
     sections = (
         Section("What differs in the plan", (), (), (plans,)),
         Section("Cycles and bytes", (), (), tuple(cycles)),
     )
-    return Page(title, beside_sentence(answer), sections, DEFINITIONS, made)
+    return Page(title, beside_sentence(answer), sections, DEFINITIONS)
 
 
 def beside_record(answer: Beside) -> dict[str, Any]:
@@ -161,22 +155,17 @@ def measured_sentence(found: MeasuredRanking, where: str) -> str:
     )
 
 
-def measured_table(found: MeasuredRanking, start: str) -> TextTable:
+def measured_table(found: MeasuredRanking, start: str) -> Table:
     """Show the plans in the order of what was measured, with the model's place and error of each."""
     by_model = sorted(found.plans, key=lambda plan: (plan.estimated_us, -plan.measured_us))
-    rows = [
-        (
-            str(rank),
-            str(by_model.index(plan) + 1),
-            plan.name,
-            microseconds(plan.measured_us),
-            microseconds(plan.estimated_us),
-            f"{100 * plan.error:+.1f} %",
-        )
-        for rank, plan in enumerate(found.plans, start=1)
-    ]
-    headings = ("measured", "model", "plan", "measured us", f"estimated us, L2 {start}", "error")
-    return TextTable("Plans by what was measured (places from 1)", headings, frozenset({2}), tuple(rows))
+    rows = tuple(
+        (rank, by_model.index(plan) + 1, *plan, plan.error) for rank, plan in enumerate(found.plans, 1)
+    )
+    columns = (
+        *(numbers("measured"), numbers("model"), words("plan"), us("measured us")),
+        *(us(f"estimated us, L2 {start}"), numbers("error", show=lambda error: f"{100 * error:+.1f} %")),
+    )
+    return Table("Plans by what was measured (places from 1)", columns, rows)
 
 
 def measured_notes(found: MeasuredRanking) -> list[str]:
@@ -189,8 +178,8 @@ def measured_notes(found: MeasuredRanking) -> list[str]:
     ]
     if not isnan(found.noise):
         said.append(
-            f"Ratios of two plans' times are off by {100 * found.noise:.1f} % in the median: closer ones it "
-            "does not tell apart."
+            f"Ratios of two plans' times are off by {100 * found.noise:.1f} % in the median: it cannot "
+            "order closer ones."
         )
     few = "Fewer than three plans, or equal times, have no rank correlation."
     rank = found.rank
@@ -210,129 +199,8 @@ def measured_record(found: MeasuredRanking, where: str) -> dict[str, Any]:
     }
 
 
-def facts(words: Sequence[str], variant: str, digest: str, assumed: int) -> dict[str, str]:
-    """Return the command, the version, and which figures the product has."""
-    return {
-        "command": shlex.join(["ascendsim", *words]),
-        "version": f"ascendsim {__version__}",
-        "product": f"{variant}; digest of its figures {digest[:16]}",
-        "assumed figures": f"{assumed} figures of it that move cycles are assumed: nobody has "
-        f"published or measured them; `ascendsim profiles {variant}` lists them with their ranges",
-    }
-
-
-CODESIGN_DEFINITIONS = {
-    "cost": "What the formula of the question gives, in a unit that only who asked knows.",
-    "usual": "Microseconds of all layers with their counts under the plans that calls follow by default "
-    "on the design, by the worst start of L2 of each gradient.",
-    "counted": "Each gradient's product, and the kernels that come of its plan. Changes of layout "
-    "(TransData) are left out, also of what a change of the hardware does to them.",
-    "tuned": "The same under the best plan of each gradient that was found.",
-    "front": "No other design takes at most its time at no more cost.",
-    **L2_STARTS,
-}
-
-
-def codesign_sentence(answer: DesignAnswer) -> str:
-    """Answer in one sentence: the fastest design that may be had, and how many are on the front."""
-    where = f"On {answer.variant}, {answer.question.title}"
-    front = answer.front
-    if not front:
-        return f"{where}: none of {len(answer.designs)} designs can be timed; {answer.designs[0].reason}"
-    best, as_is = front[-1], answer.designs[0]
-    within = "" if answer.question.budget is None else f" within {answer.question.budget:g}"
-    compared = ""
-    if not as_is.reason and best is not as_is:
-        saved, margin = 1 - best.tuned_us / as_is.tuned_us, answer.question.margin
-        compared = f", {share(saved)} % less than the product as it is ({as_is.cost:g})"
-        if saved < margin:
-            compared += (
-                f": not distinguishable, as estimated ratios of two plans are off by {share(margin)} %"
-            )
-    timed = sum(not design.reason for design in answer.designs)
-    refused = sum(design.refused for design in answer.designs)
-    tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
-    return (
-        f"{where}: the fastest design{within} is {best.name}, which costs {best.cost:g} and takes "
-        f"{microseconds(best.tuned_us)} us{compared}{_as_fast(answer)}; {len(front)} of {timed} designs are "
-        f"on the front{tail}."
-    )
-
-
-def _as_fast(answer: DesignAnswer) -> str:
-    """Name the cheapest design whose time is not told from that of the fastest, if it is another."""
-    best = answer.front[-1]
-    # The front begins with the cheapest, and ends with the fastest.
-    near = next(
-        (one for one in answer.front if 1 - best.tuned_us / one.tuned_us < answer.question.margin), best
-    )
-    if near is best:
-        return ""
-    return (
-        f"; the cheapest that is not distinguishable from it is {near.name}, which costs {near.cost:g} and "
-        f"takes {microseconds(near.tuned_us)} us"
-    )
-
-
-def codesign_table(answer: DesignAnswer) -> TextTable:
-    """Show every design, the product as it is first."""
-    front = _names(answer.front)
-    rows = tuple(
-        (str(at), *_codesign_row(design, front)) for at, design in enumerate(answer.designs, start=1)
-    )
-    headings = ("no.", "design", "cost", "usual us", "tuned us", "front")
-    return TextTable("Designs", headings, frozenset({1, 5}), rows)
-
-
-def _names(designs: Iterable[Design]) -> frozenset[str]:
-    return frozenset(design.name for design in designs)
-
-
-def _codesign_row(design: Design, front: frozenset[str]) -> tuple[str, ...]:
-    cost = "-" if design.cost is None else f"{design.cost:g}"
-    if design.reason:
-        why = design.reason.partition("\n")[0]
-        return design.name, cost, "-", "-", f"refused: {why}" if design.refused else why
-    times = microseconds(design.usual_us), microseconds(design.tuned_us)
-    return design.name, cost, *times, "yes" if design.name in front else ""
-
-
-def codesign_page(answer: DesignAnswer, made: Mapping[str, str]) -> Page:
-    """Return the page of a study; `made` says how."""
-    front = _names(answer.front)
-    dots = [
-        Dot(str(at), design.name, design.cost, design.tuned_us, marked=design.name in front)
-        for at, design in enumerate(answer.designs, start=1)
-        if design.cost is not None and not design.reason
-    ]
-    pictures = (
-        (
-            Picture(
-                scatter(dots, f"cost = {answer.question.cost.text}", "us, tuned"),
-                "Cost and time of each design, by its number in the table; the line is the front.",
-            ),
-        )
-        if dots
-        else ()
-    )
-    section = Section("Designs", (), pictures, (codesign_table(answer),))
-    title = f"Which designs are worth their cost? {answer.question.title} on {answer.variant}"
-    return Page(title, codesign_sentence(answer), (section,), CODESIGN_DEFINITIONS, made)
-
-
-def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
-    """Return the answer as plain values."""
-    front = _names(answer.front)
-    names = ("name", "cost", "usual_us", "tuned_us", "reason")
-    return {
-        "answer": codesign_sentence(answer),
-        "product": answer.variant,
-        "profile": answer.digest,
-        "cost": answer.question.cost.text,
-        "budget": answer.question.budget,
-        "designs": [
-            {name: getattr(design, name) for name in names}
-            | {"figures": dict(design.figures), "front": design.name in front}
-            for design in answer.designs
-        ],
-    }
+def measured_told(found: MeasuredRanking, where: str, start: str) -> Told:
+    """Tell a ranking, of which there is no page."""
+    page = Page("", measured_sentence(found, where), ())
+    tables, said = (measured_table(found, start),), tuple(measured_notes(found))
+    return Told(page, measured_record(found, where), tables, said)

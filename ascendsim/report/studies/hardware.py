@@ -1,13 +1,11 @@
-"""What changes of the hardware buy: a sentence, tables, a page, JSON."""
+"""What changes of the hardware buy, and which designs are worth their cost: tables, pages, JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ascendsim.report.page.charts import Bar, tornado
-from ascendsim.report.page.records import Page, Picture, Section
+from ascendsim.report.page.records import Bar, Dot, Page, Picture, Scatter, Section, Tornado
 from ascendsim.report.studies.hardware_words import (
     BELOW,
     NAMED,
@@ -17,49 +15,30 @@ from ascendsim.report.studies.hardware_words import (
     ONLY_PLAN,
     PARTLY,
     UNCLEAR,
+    between,
+    hardware_ranked,
     hardware_sentence,
-    interval,
-    saving,
     verdict,
 )
-from ascendsim.report.tables import TextTable, microseconds, value, without_empty
+from ascendsim.report.studies.told import Compared, Told, listed
+from ascendsim.report.tables import value
 from ascendsim.report.words import L2_STARTS
-from ascendsim.studies.hardware.records import Gain, HardwareAnswer
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names for a title, each once: "A", "A and B", "A, B and C"."""
-    *first, last = dict.fromkeys(names)
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def joined(
-    title: str, pages: Sequence[Page], names: Sequence[str], answer: str, overview: Sequence[TextTable] = ()
-) -> Page:
-    """Return one page of several: the sentence that compares them, then each with its sections folded.
-
-    title      what all of them are of
-    names      of the products that the pages are of
-    overview   tables of all of them, if there are any
-    """
-    sections = [Section("All of them", (), (), tuple(overview))] if overview else []
-    for page, name in zip(pages, names, strict=True):
-        sections.append(Section(page.title, (page.answer,)))
-        sections += [
-            replace(section, title=f"{name}: {section.title}", collapsed=True) for section in page.sections
-        ]
-    definitions = {word: meaning for page in pages for word, meaning in page.definitions.items()}
-    facts: dict[str, str] = {}
-    for page, name in zip(pages, names, strict=True):
-        for what, which in page.facts.items():
-            # What is the same of all of them is told once.
-            same = all(other.facts.get(what) == which for other in pages)
-            facts[what if same else f"{what}, {name}"] = which
-    return Page(title, answer, tuple(sections), definitions, facts)
-
+from ascendsim.studies.hardware.records import Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
+from ascendsim.studies.table import Table, form, microseconds, numbers, saving, share, us, words
 
 # So many changes fit a screen, whatever they do.
 MANY = 12
+TIMES = (
+    *(us("before", "base_us"), us("same plan", "same_us")),
+    *(us("planned anew", "anew_us"), us("better", "better_us")),
+)
+GAINS = (
+    *(words("change"), words("L2", "l2_start"), *TIMES, numbers("saves", "saved_share", saving)),
+    *(numbers("plan alone", "saved_by_plans_share", saving), numbers("itself", "saved_itself_share", saving)),
+    *(numbers("between", "saved_itself_between", between), words("verdict")),
+)
+TUNED = (words("change"), words("L2"), us("before"), us("after"), numbers("saves", show=saving))
+LAYERS = (words("layer"), numbers("count", show=str), *TIMES, numbers("saves", "share", saving))
 DEFINITIONS = {
     "before": "Microseconds on the unchanged product, launches included, over all layers and their counts.",
     "same plan": "The changed product under the plans that its operators choose for the unchanged one. "
@@ -107,41 +86,16 @@ def _best_first(answer: HardwareAnswer) -> Sequence[Gain]:
     return answer.gains if len(most) <= MANY else sorted(answer.gains, key=lambda gain: -most[gain.change])
 
 
-def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
+def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
     """Show every change under every start; `short`: of many those that change something, the best first."""
-    rows = tuple(
-        (
-            gain.change,
-            gain.start,
-            microseconds(gain.base_us),
-            "-" if gain.same_us is None else microseconds(gain.same_us),
-            microseconds(gain.anew_us),
-            microseconds(gain.better_us),
-            saving(gain.share),
-            *((saving(gain.plan_share), saving(gain.own_share)) if gain.plan_share else ("", "")),
-            interval(gain) if gain.doubt else "",
-            verdict(gain, answer.question.margin),
-        )
+    unsplit = {"saved_by_plans_share": None, "saved_itself_share": None}
+    rows = (
+        _gain_record(gain, answer.question.margin) | ({} if gain.plan_share else unsplit)
         for gain in _shown(answer, short=short)
     )
-    headings = (
-        "change",
-        "L2",
-        "before",
-        "same plan",
-        "planned anew",
-        "better",
-        "saves",
-        "plan alone",
-        "itself",
-        "between",
-        "verdict",
-    )
-    table = TextTable(
-        "What each change buys, in microseconds", headings, frozenset({0, 1, len(headings) - 1}), rows
-    )
     # Without intervals nothing lies between, and seldom there is a verdict, or a new plan without the change.
-    return without_empty(table, ("plan alone", "itself", "between", "verdict"))
+    table = Table.of("What each change buys, in microseconds", GAINS, rows)
+    return table.without_empty(("plan alone", "itself", "between", "verdict"))
 
 
 def _shown(answer: HardwareAnswer, *, short: bool) -> Sequence[Gain]:
@@ -151,68 +105,45 @@ def _shown(answer: HardwareAnswer, *, short: bool) -> Sequence[Gain]:
     return [gain for gain in gains if gain.change not in left_out]
 
 
-def tuned_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
+def tuned_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
     """Show the times under tuned plans, before each change and after it; no row where none were asked for."""
-    rows = []
-    for gain in _shown(answer, short=short):
-        if gain.tuned_us:
-            before, after = gain.tuned_us
-            times = microseconds(before), microseconds(after)
-            rows.append((gain.change, gain.start, *times, saving(1 - after / before)))
-    headings = ("change", "L2", "before", "after", "saves")
-    return TextTable("Under plans tuned for each, in microseconds", headings, frozenset({0, 1}), tuple(rows))
+    rows = [
+        (gain.change, gain.start, *gain.tuned_us, 1 - gain.tuned_us[1] / gain.tuned_us[0])
+        for gain in _shown(answer, short=short)
+        if gain.tuned_us
+    ]
+    return Table("Under plans tuned for each, in microseconds", TUNED, tuple(rows))
 
 
-def hardware_tables(answer: HardwareAnswer) -> list[TextTable]:
+def hardware_tables(answer: HardwareAnswer) -> list[Table]:
     """Return what a terminal shows."""
     tables = [tuned_table(answer, short=True)]
     # The sentence says what the figures of a single change were and become.
     if len({gain.change for gain in answer.gains}) > 1 or any(len(g.figures) > NAMED for g in answer.gains):
         tables.append(figure_table(answer, short=True))
-    return [hardware_table(answer, short=True), *(table for table in tables if table.rows)]
+    return [hardware_table(answer, short=True), *(table for table in tables if table.values)]
 
 
-def figure_table(answer: HardwareAnswer, *, short: bool = False) -> TextTable:
+def figure_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
     """Show the figures that changes replace, from what the product has to what it becomes."""
     rows = dict.fromkeys(
         (gain.change, path, value(old), value(new))
         for gain in _shown(answer, short=short)
         for path, (old, new) in gain.figures.items()
     )
-    headings = ("change", "figure", "from", "to")
-    return TextTable("Figures that are changed", headings, frozenset({0, 1}), tuple(rows))
+    columns = words("change"), words("figure"), numbers("from"), numbers("to")
+    return Table("Figures that are changed", columns, tuple(rows))
 
 
-def layer_table(gain: Gain) -> TextTable:
+def layer_table(gain: Gain) -> Table:
     """Show one change under one start, layer by layer."""
-    rows = tuple(
-        (
-            row.layer,
-            str(row.count),
-            microseconds(row.base_us),
-            "-" if row.same_us is None else microseconds(row.same_us),
-            microseconds(row.anew_us),
-            microseconds(row.better_us),
-            saving(row.share),
-        )
-        for row in gain.layers
-    )
-    total = ("all", "", microseconds(gain.base_us))
-    same = "-" if gain.same_us is None else microseconds(gain.same_us)
-    last = (
-        *total,
-        same,
-        microseconds(gain.anew_us),
-        microseconds(gain.better_us),
-        saving(gain.share),
-    )
-    headings = ("layer", "count", "before", "same plan", "planned anew", "better", "saves")
     title = f"{gain.change}, L2 {gain.start}, in microseconds: one call of each layer, all with their counts"
-    return TextTable(title, headings, frozenset({0}), (*rows, last), total=True)
+    total = (getattr(gain, column.name) for column in LAYERS[2:])
+    return Table.of(title, LAYERS, gain.layers).with_total(("all", "", *total))
 
 
 def notes(answer: HardwareAnswer, *, short: bool = False) -> list[str]:
-    """Return what a reader of the table must know; `short` as there."""
+    """Return the notes that explain the table; `short` as there."""
     own = {path for gain in answer.gains for path in gain.figures}
     one = len(own) == 1
     found = [
@@ -239,27 +170,38 @@ def hardware_title(answers: Sequence[HardwareAnswer]) -> str:
     return f"What do changes of {variants} buy? {answers[0].question.title}"
 
 
-def hardware_page(answer: HardwareAnswer, made: Mapping[str, str]) -> Page:
-    """Return the page of a study; `made` says how."""
+def hardware_page(answer: HardwareAnswer) -> Page:
+    """Return the page of an answer."""
     line = "; the line is its interval" if any(gain.doubt for gain in answer.gains) else ""
     quiet = set(_quiet(answer))
     line += "; those that change nothing are left out" if quiet else ""
     drawn = [gain for gain in answer.gains if gain.change not in quiet]
     pictures = tuple(
         Picture(
-            tornado([_bar(gain) for gain in drawn if gain.start == start], "% of the time saved"),
+            Tornado(tuple(_bar(gain) for gain in drawn if gain.start == start), "% of the time saved"),
             f"What each change itself saves with L2 {start}{line}.",
         )
         for start in dict.fromkeys(gain.start for gain in drawn)
     )
-    tuned = [table for table in [tuned_table(answer)] if table.rows]
+    tuned = [table for table in [tuned_table(answer)] if table.values]
     sections = [
         Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer), *tuned)),
         Section("What is changed", (), (), (figure_table(answer),)),
     ]
     layers = tuple(layer_table(gain) for gain in answer.gains)
     sections.append(Section("Layer by layer", (), (), layers, collapsed=True))
-    return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), DEFINITIONS, made)
+    return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), DEFINITIONS)
+
+
+def hardware_told(answer: HardwareAnswer) -> Told:
+    """Tell an answer; a terminal shows of many changes those that change something."""
+    tables, said = hardware_tables(answer), notes(answer, short=True)
+    return Told(hardware_page(answer), hardware_record(answer), tuple(tables), tuple(said))
+
+
+def hardware_compared(answers: Sequence[HardwareAnswer]) -> Compared:
+    """Compare products."""
+    return Compared(hardware_title(answers), hardware_ranked(answers))
 
 
 def _bar(gain: Gain) -> Bar:
@@ -304,17 +246,133 @@ def _gain_record(gain: Gain, margin: float) -> dict[str, Any]:
     }
 
 
-def _layer_record(row: Any) -> dict[str, Any]:
-    names: Sequence[str] = (
-        "layer",
-        "count",
-        "base_us",
-        "same_us",
-        "anew_us",
-        "better_us",
-        "tuned_us",
-        "new_plan",
-        "plan_us",
-        "misfit",
+def _layer_record(row: LayerGain) -> dict[str, Any]:
+    names = ("layer", "count", "base_us", "same_us", "anew_us", "better_us", "tuned_us", "new_plan")
+    return {name: getattr(row, name) for name in (*names, "plan_us", "misfit")}
+
+
+DESIGN_DEFINITIONS = {
+    "cost": "What the formula of the question gives, in a unit that only who asked knows.",
+    "usual": "Microseconds of all layers with their counts under the plans that calls follow by default "
+    "on the design, by the worst start of L2 of each gradient.",
+    "counted": "Each gradient's product, and the kernels that come of its plan. Changes of layout "
+    "(TransData) are left out, also of what a change of the hardware does to them.",
+    "tuned": "The same under the best plan of each gradient that was found.",
+    "front": "No other design takes at most its time at no more cost.",
+    **L2_STARTS,
+}
+
+
+def codesign_sentence(answer: DesignAnswer) -> str:
+    """Answer in one sentence: the fastest design that may be had, and how many are on the front."""
+    where = f"On {answer.variant}, {answer.question.title}"
+    front = answer.front
+    if not front:
+        return f"{where}: none of {len(answer.designs)} designs can be timed; {answer.designs[0].reason}"
+    best, as_is = front[-1], answer.designs[0]
+    within = "" if answer.question.budget is None else f" within {answer.question.budget:g}"
+    compared = ""
+    if not as_is.reason and best is not as_is:
+        saved, margin = 1 - best.tuned_us / as_is.tuned_us, answer.question.margin
+        compared = f", {share(saved)} % less than the product as it is ({as_is.cost:g})"
+        if saved < margin:
+            compared += (
+                f": not distinguishable, as estimated ratios of two plans are off by {share(margin)} %"
+            )
+    timed = sum(not design.reason for design in answer.designs)
+    refused = sum(design.refused for design in answer.designs)
+    tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
+    return (
+        f"{where}: the fastest design{within} is {best.name}, which costs {best.cost:g} and takes "
+        f"{microseconds(best.tuned_us)} us{compared}{_as_fast(answer)}; {len(front)} of {timed} designs are "
+        f"on the front{tail}."
     )
-    return {name: getattr(row, name) for name in names}
+
+
+def _as_fast(answer: DesignAnswer) -> str:
+    """Name the cheapest design whose time is not told from that of the fastest, if it is another."""
+    best = answer.front[-1]
+    # The front begins with the cheapest, and ends with the fastest.
+    near = next(
+        (one for one in answer.front if 1 - best.tuned_us / one.tuned_us < answer.question.margin), best
+    )
+    if near is best:
+        return ""
+    return (
+        f"; the cheapest that is not distinguishable from it is {near.name}, which costs {near.cost:g} and "
+        f"takes {microseconds(near.tuned_us)} us"
+    )
+
+
+DESIGNS = (
+    *(numbers("no."), words("design"), numbers("cost", show=form("g"), absent="-")),
+    *(us("usual us"), us("tuned us"), words("front")),
+)
+
+
+def codesign_table(answer: DesignAnswer) -> Table:
+    """Show every design, the product as it is first."""
+    front = _names(answer.front)
+    rows = tuple(
+        (at, design.name, design.cost, *_design_cells(design, front))
+        for at, design in enumerate(answer.designs, start=1)
+    )
+    return Table("Designs", DESIGNS, rows)
+
+
+def _names(designs: Iterable[Design]) -> frozenset[str]:
+    return frozenset(design.name for design in designs)
+
+
+def _design_cells(design: Design, front: frozenset[str]) -> tuple[Any, ...]:
+    if design.reason:
+        why = design.reason.partition("\n")[0]
+        return None, None, f"refused: {why}" if design.refused else why
+    return design.usual_us, design.tuned_us, "yes" if design.name in front else ""
+
+
+def codesign_page(answer: DesignAnswer) -> Page:
+    """Return the page of an answer."""
+    front = _names(answer.front)
+    dots = tuple(
+        Dot(str(at), design.cost, design.tuned_us, marked=design.name in front)
+        for at, design in enumerate(answer.designs, start=1)
+        if design.cost is not None and not design.reason
+    )
+    pictures = (
+        (
+            Picture(
+                Scatter(dots, f"cost = {answer.question.cost.text}", "us, tuned"),
+                "Cost and time of each design, by its number in the table; the line is the front.",
+            ),
+        )
+        if dots
+        else ()
+    )
+    section = Section("Designs", (), pictures, (codesign_table(answer),))
+    title = f"Which designs are worth their cost? {answer.question.title} on {answer.variant}"
+    return Page(title, codesign_sentence(answer), (section,), DESIGN_DEFINITIONS)
+
+
+def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
+    """Return the answer as plain values."""
+    front = _names(answer.front)
+    names = ("name", "cost", "usual_us", "tuned_us", "reason")
+    return {
+        "answer": codesign_sentence(answer),
+        "product": answer.variant,
+        "profile": answer.digest,
+        "cost": answer.question.cost.text,
+        "budget": answer.question.budget,
+        "designs": [
+            {name: getattr(design, name) for name in names}
+            | {"figures": dict(design.figures), "front": design.name in front}
+            for design in answer.designs
+        ],
+    }
+
+
+def codesign_told(answer: DesignAnswer) -> Told:
+    """Tell an answer."""
+    counted = f"Counted: {DESIGN_DEFINITIONS['counted']}"
+    return Told(codesign_page(answer), codesign_record(answer), (codesign_table(answer),), (counted,))

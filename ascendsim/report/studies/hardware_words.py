@@ -1,4 +1,4 @@
-"""What changes of the hardware buy, in a sentence and in verdicts."""
+"""Gains by changes of the hardware, in a sentence and in verdicts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from math import inf
 
 from ascendsim.report.tables import value
 from ascendsim.studies.hardware.records import Gain, HardwareAnswer
+from ascendsim.studies.table import saving, share
 
-# So many figures of a change are told with their values in a sentence.
+# The most figures of a change that a sentence shows with their values.
 NAMED = 3
 
 UNCLEAR, NOTHING = "not distinguishable", "no change"
@@ -32,7 +33,7 @@ def hardware_sentence(answer: HardwareAnswer) -> str:
     return f"{where}: of {len(by_name)} changes {name} buys most: it {said}{_idle(by_name)}."
 
 
-def hardware_compared(answers: Sequence[HardwareAnswer]) -> str:
+def hardware_ranked(answers: Sequence[HardwareAnswer]) -> str:
     """Compare products in one sentence: what buys most on each, where it surely saves most first."""
     found = []
     for answer in answers:
@@ -68,24 +69,12 @@ def verdict(gain: Gain, margin: float) -> str:
     return "; ".join(filter(None, (_of_plans(gain), BELOW if abs(gain.own_share) < margin else "")))
 
 
-def interval(gain: Gain) -> str:
+def between(ends: Sequence[float]) -> str:
     """Print between what the saving of the change itself lies."""
-    assert gain.doubt is not None
-    low, high = gain.doubt.low, gain.doubt.high
+    low, high = ends
     if high <= 0 and low < 0:
         return f"costs {share(abs(high))} to {share(-low)} %"
     return f"costs {share(-low)} to saves {share(high)} %" if low < 0 else f"{share(low)} to {share(high)} %"
-
-
-def saving(part: float) -> str:
-    """Print what is saved under a heading that says so; a loss as what it is."""
-    return f"costs {share(-part)} %" if part < 0 else f"{share(part)} %"
-
-
-def share(part: float) -> str:
-    """Print a part of 1 as a percentage of one decimal, a small one of two digits: only 0 is 0."""
-    percents = 100 * part
-    return f"{percents:.1f}" if not part or abs(percents) >= 0.1 else f"{percents:.2g}"
 
 
 def _by_name(answer: HardwareAnswer) -> dict[str, list[Gain]]:
@@ -101,13 +90,13 @@ def _best(by_name: Mapping[str, Sequence[Gain]]) -> str:
 
 
 def _surely(gains: Sequence[Gain]) -> tuple[float, float]:
-    """Return what a change itself saves at least under its worst start, and then under its best one."""
+    """Return the least saving of a change itself, under its worst start and under its best one."""
     least = [gain.doubt.low if gain.doubt else gain.own_share for gain in gains]
     return min(least), max(least)
 
 
 def _saves(gains: Sequence[Gain]) -> bool:
-    """Tell whether a change saves time under some start, wherever assumed figures lie."""
+    """Return whether a change saves time under some start, wherever assumed figures lie."""
     return _surely(gains)[1] > 0
 
 
@@ -139,19 +128,19 @@ def _idle(by_name: Mapping[str, Sequence[Gain]]) -> str:
     """Say how many changes are none, as the end of a sentence."""
     nothing, unclear = _unlike(by_name)
     change = f"; {nothing} of them {'changes' if nothing == 1 else 'change'} nothing" if nothing else ""
-    change += f"; {unclear} of them cannot be told from no change" if unclear else ""
+    change += f"; {unclear} of them cannot be distinguished from no change" if unclear else ""
     alone = sum(_needless(gains) for gains in by_name.values())
     return change + (f"; of {alone} of them only another plan helps, which needs no change" if alone else "")
 
 
 def _needless(gains: Sequence[Gain]) -> bool:
-    """Tell whether all that comes with a change comes of plans that the unchanged product can follow."""
+    """Return whether all that comes with a change comes of plans that the unchanged product can follow."""
     verdicts = {verdict(gain, 0.0) for gain in gains}
     return ONLY_PLAN in verdicts and verdicts <= {ONLY_PLAN, NOTHING}
 
 
 def _said(gains: Sequence[Gain], margin: float) -> str:
-    """Say what a change buys, start by start; starts of which the same is true together."""
+    """Describe the gain of a change, start by start; starts with equal gains stand together."""
     starts: dict[str, list[str]] = {}
     for gain in gains:
         starts.setdefault(_saving(gain, margin), []).append(gain.start)
@@ -173,7 +162,7 @@ def _own_saving(gain: Gain, margin: float) -> str:
     told, itself = verdict(gain, margin), "itself " if gain.plan_share else ""
     if told in (NOTHING, ONLY_PLAN):
         return f"{itself}changes nothing"
-    within = f" ({interval(gain)})" if gain.doubt else ""
+    within = f" ({between((gain.doubt.low, gain.doubt.high))})" if gain.doubt else ""
     if told == UNCLEAR:
         return f"{itself}is {UNCLEAR} from no change{within}"
     verb = "saves" if gain.own_share > 0 else "costs"

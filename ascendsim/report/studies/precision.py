@@ -1,21 +1,19 @@
-"""Which mode of the interface to take: the tables and the record of a study of precision."""
+"""Tables and record of a study of precision, which asks for the best mode of the interface."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.report.document import plain
-from ascendsim.report.page.charts import Stack, stacked
-from ascendsim.report.page.fitting import Bars, Range, exponents
-from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.hardware import listed
-from ascendsim.report.tables import TextTable, microseconds, percent
+from ascendsim.report.page.records import Exponents, Page, Picture, Range, Section, StackedBar, Stacks
+from ascendsim.report.studies.told import Compared, Told, listed
 from ascendsim.studies.modes.choice import ModeSummary, PrecisionStudy
-from ascendsim.studies.modes.records import CaseErrors, Share
+from ascendsim.studies.modes.records import CaseErrors, FormatShare
+from ascendsim.studies.table import Table, form, microseconds, numbers, percent, us, words
 
 
 def mode_words(row: ModeSummary) -> str:
@@ -27,9 +25,13 @@ def mode_words(row: ModeSummary) -> str:
 
 def precision_sentence(study: PrecisionStudy) -> str:
     """Answer in one sentence: the cheapest mode that passes, or the nearest one."""
-    where = f"On {study.variant}, {study.title}: "
-    models = f" under each of {study.models} accumulation models" if study.models > 1 else ""
-    within = f"within {study.limit:.1e} of float64 in every gradient{models}"
+    where = f"On {study.variant}, {study.question.title}: "
+    models = (
+        f" under each of {len(study.question.axes.models)} accumulation models"
+        if len(study.question.axes.models) > 1
+        else ""
+    )
+    within = f"within {study.question.limit:.1e} of float64 in every gradient{models}"
     best, near = study.cheapest, study.nearest
     if best is not None:
         error = error_range(best.least, best.most)
@@ -41,7 +43,7 @@ def precision_sentence(study: PrecisionStudy) -> str:
     return f"{where}no mode is {within}: the interface refuses them, or they overflow."
 
 
-def precision_compared(studies: Sequence[PrecisionStudy]) -> str:
+def precision_compared(studies: Sequence[PrecisionStudy]) -> Compared:
     """Compare products in one sentence: the cheapest mode that passes on each, the fastest first."""
     passing = [(study.cheapest, study) for study in studies]
     timed = [(best.time_us, study.variant, best) for best, study in passing if best is not None]
@@ -51,12 +53,13 @@ def precision_compared(studies: Sequence[PrecisionStudy]) -> str:
         for time_us, variant, best in sorted(timed, key=lambda row: row[0])
     ]
     found += [f"on {study.variant} none" for best, study in passing if best is None]
-    within = f"within {studies[0].limit:.1e} of float64"
-    return f"{studies[0].title}, the cheapest mode {within} on each product: {'; '.join(found)}."
+    within = f"within {studies[0].question.limit:.1e} of float64"
+    answer = f"{studies[0].question.title}, the cheapest mode {within} on each product: {'; '.join(found)}."
+    return Compared(precision_title(studies), answer)
 
 
 def _more_exact(study: PrecisionStudy) -> str:
-    """Name the modes that are more exact, and as fast as far as the model can tell."""
+    """Name the modes that are more exact, and as fast within the model's error."""
     named = [
         f"{mode_words(row)} ({microseconds(row.time_us)} us, error {error_range(row.least, row.most)})"
         for row in study.more_exact
@@ -65,7 +68,7 @@ def _more_exact(study: PrecisionStudy) -> str:
         return ""
     return (
         f"; more exact, and in time not distinguishable from it, {'is' if len(named) == 1 else 'are'} "
-        f"{' and '.join(named)}: {100 * study.margin:.1f} % is the model's own error"
+        f"{' and '.join(named)}: {100 * study.question.margin:.1f} % is the model's own error"
     )
 
 
@@ -102,7 +105,7 @@ def _largest(row: ModeSummary) -> str:
     return max(parts, key=lambda name: parts[name] if parts[name] == parts[name] else 0.0)
 
 
-def _subnormal(before: Share, after: Share) -> str:
+def _subnormal(before: FormatShare, after: FormatShare) -> str:
     if before.subnormal is None or after.subnormal is None:
         return f"{before.zero:.2%} of the non-zero grad_output become 0 in {before.format}."
     scale = f"with a loss scale of {after.loss_scale:g}" if after.loss_scale != 1 else "without a loss scale"
@@ -112,7 +115,7 @@ def _subnormal(before: Share, after: Share) -> str:
     )
 
 
-def _overflowing(bad: ModeSummary, share: Share) -> str:
+def _overflowing(bad: ModeSummary, share: FormatShare) -> str:
     assert bad.worst is not None
     worst = bad.worst.error
     return (
@@ -159,24 +162,29 @@ DEFINITIONS = {
 }
 
 
-def mode_table(study: PrecisionStudy) -> TextTable:
+MODES = (
+    *(words("format"), words("cubeMathType"), words("in the cube"), numbers("loss scale"), us("us")),
+    *(numbers("error"), words("passes limit"), words("misses rules"), words("worst")),
+)
+PARTS = (
+    *(words("format"), words("cubeMathType"), numbers("loss scale"), numbers("error")),
+    *(
+        numbers(name, show=error_text, absent="-")
+        for name in ("storage", "cast", "output", "sums", "of terms")
+    ),
+    numbers("other bits", show=percent),
+)
+
+
+def mode_table(study: PrecisionStudy) -> Table:
     """Show every mode over all cases: its time, its error, and whether it passes."""
-    headings = (
-        *("format", "cubeMathType", "in the cube", "loss scale", "us", "error"),
-        *("passes limit", "misses rules", "worst"),
-    )
-    left = frozenset({0, 1, 2, 6, 7, 8})
-    return TextTable("Modes", headings, left, tuple(_mode_row(study, row) for row in _told(study)))
+    return Table("Modes", MODES, tuple(_mode_row(study, row) for row in _told(study)))
 
 
-def parts_table(study: PrecisionStudy) -> TextTable:
+def parts_table(study: PrecisionStudy) -> Table:
     """Show what the error of every mode is made of, for the gradient whose error is the worst."""
-    headings = (
-        *("format", "cubeMathType", "loss scale", "error", "storage", "cast", "output", "sums", "of terms"),
-        "other bits",
-    )
     rows = tuple(_parts_row(row) for row in study.rows if row.worst is not None)
-    return TextTable("What the errors are made of", headings, frozenset({0, 1}), rows)
+    return Table("What the errors are made of", PARTS, rows)
 
 
 def _told(study: PrecisionStudy) -> Iterator[ModeSummary]:
@@ -190,29 +198,28 @@ def _told(study: PrecisionStudy) -> Iterator[ModeSummary]:
             refused.add(key)
 
 
-def _mode_row(study: PrecisionStudy, row: ModeSummary) -> tuple[str, ...]:
+def _mode_row(study: PrecisionStudy, row: ModeSummary) -> tuple[Any, ...]:
     first = (row.dtype, math_numbers(row), " or ".join(row.compute_dtypes))
     if row.worst is None:
-        return (*first, *("",) * 3, "refused", "", "")
+        return (*first, "", "", "", "refused", "", "")
     e = row.worst.error
     several = len(study.cases) > 1
     return (
         *first,
         f"{row.loss_scale:g}",
-        microseconds(row.time_us),
+        row.time_us,
         error_range(row.least, row.most),
-        "yes, cheapest" if row == study.cheapest else "yes" if row.passes(study.limit) else "no",
+        "yes, cheapest" if row == study.cheapest else "yes" if row.passes(study.question.limit) else "no",
         " ".join(rule for rule, _ in row.failed),
         f"{e.name} of {row.worst.case}" if several else e.name,
     )
 
 
-def _parts_row(row: ModeSummary) -> tuple[str, ...]:
+def _parts_row(row: ModeSummary) -> tuple[Any, ...]:
     assert row.worst is not None
     e = row.worst.error
-    parts = (error_text(one) for one in (e.storage, e.cast, e.output, e.accumulation, e.of_terms))
-    error = error_range(row.least, row.most)
-    return (row.dtype, math_numbers(row), f"{row.loss_scale:g}", error, *parts, percent(row.different))
+    first = (row.dtype, math_numbers(row), f"{row.loss_scale:g}", error_range(row.least, row.most))
+    return (*first, *e.parts.values(), e.of_terms, row.different)
 
 
 def refusals(study: PrecisionStudy) -> Iterator[str]:
@@ -225,24 +232,27 @@ def refusals(study: PrecisionStudy) -> Iterator[str]:
         yield f"{row.dtype} with cubeMathType {math_numbers(row)} is refused: {reason}"
 
 
-def share_table(study: PrecisionStudy, *, every: bool) -> TextTable:
+SHARES = (
+    *(words("of"), words("tensor"), words("format"), numbers("loss scale")),
+    *(numbers(name, show=form(".2%")) for name in ("subnormal", "become 0", "overflow")),
+)
+
+
+def share_table(study: PrecisionStudy, *, every: bool) -> Table:
     """Show what formats make of the tensors; of grad_output alone, in the worst case, unless `every`."""
     rows = []
     for case, share in _shares(study, every=every):
-        below = "" if share.subnormal is None else f"{share.subnormal:.2%}"
         scale = f"{share.loss_scale:g}" if share.tensor == "grad_output" else ""
-        lost = (below, f"{share.zero:.2%}", f"{share.overflow:.2%}")
-        rows.append((case, share.tensor, share.format, scale, *lost))
-    headings = ("of", "tensor", "format", "loss scale", "subnormal", "become 0", "overflow")
+        rows.append((case, share.tensor, share.format, scale, share.subnormal, share.zero, share.overflow))
     title = "What formats make of the non-zero values" + ("" if every else ", in the worst case of each row")
-    return TextTable(title, headings, frozenset({0, 1, 2}), tuple(rows))
+    return Table(title, SHARES, tuple(rows))
 
 
-def _shares(study: PrecisionStudy, *, every: bool) -> list[tuple[str, Share]]:
+def _shares(study: PrecisionStudy, *, every: bool) -> list[tuple[str, FormatShare]]:
     pairs = [(case.name, share) for case in study.cases for share in case.shares]
     if every:
         return pairs
-    worst: dict[tuple[str, float], tuple[str, Share]] = {}
+    worst: dict[tuple[str, float], tuple[str, FormatShare]] = {}
     for name, share in pairs:
         if share.tensor == "grad_output":
             key = share.format, share.loss_scale
@@ -252,30 +262,29 @@ def _shares(study: PrecisionStudy, *, every: bool) -> list[tuple[str, Share]]:
     return list(worst.values())
 
 
-def _lost(share: Share) -> float:
+def _lost(share: FormatShare) -> float:
     return share.overflow + max(share.zero, share.subnormal or 0.0)
 
 
-def model_table(study: PrecisionStudy) -> TextTable:
+GRADIENTS = (
+    *(words("of", "case"), words("gradient", "name"), words("format", "dtype")),
+    *(
+        words("cubeMathType", "cube_math_types"),
+        words("model"),
+        numbers("loss scale", "loss_scale", form("g")),
+    ),
+    numbers("error", "total", error_text, absent="-"),
+    numbers("sums", "accumulation", error_text, absent="-"),
+    numbers("of terms", "of_terms", error_text, absent="-"),
+    numbers("other bits", "different", form(".1%")),
+    numbers("underflow", "underflow", form(".2%")),
+    words("misses rules", "failed"),
+)
+
+
+def model_table(study: PrecisionStudy) -> Table:
     """Show the error of every gradient of every case under every model."""
-    rows = [
-        (
-            *(case.name, error.name, mode.dtype, "/".join(map(str, mode.cube_math_types)), mode.accumulation),
-            *(f"{mode.loss_scale:g}", error_text(error.total), error_text(error.accumulation)),
-            *(error_text(error.of_terms), f"{error.different:.1%}", f"{error.underflow:.2%}"),
-            " ".join(rule for rule, _ in error.failed),
-        )
-        for case in study.cases
-        for mode in case.modes
-        for error in mode.gradients
-    ]
-    headings = (
-        *("of", "gradient", "format", "cubeMathType", "model", "loss scale", "error", "sums", "of terms"),
-        *("other bits", "underflow", "misses rules"),
-    )
-    return TextTable(
-        "Every gradient under every model", headings, frozenset({0, 1, 2, 3, 4, 11}), tuple(rows)
-    )
+    return Table.of("Every gradient under every model", GRADIENTS, precision_rows(study))
 
 
 def precision_rows(study: PrecisionStudy) -> list[dict[str, Any]]:
@@ -287,9 +296,9 @@ def precision_rows(study: PrecisionStudy) -> list[dict[str, Any]]:
             of_mode["cube_math_types"] = "/".join(map(str, mode.cube_math_types))
             for error in mode.gradients:
                 own = asdict(error) | {"failed": " ".join(rule for rule, _ in error.failed)}
-                rows.append(
-                    {"product": study.variant, "case": case.name, "count": case.count, **of_mode, **own}
-                )
+                about = {"product": study.variant, "case": case.name, "count": case.count}
+                # `accumulation` is the part of the error that comes of the model.
+                rows.append({**about, **of_mode, **own, "model": mode.accumulation})
     return rows
 
 
@@ -299,10 +308,10 @@ def precision_record(study: PrecisionStudy) -> dict[str, Any]:
         "answer": precision_sentence(study),
         "reasons": list(reasons(study)),
         "variant": study.variant,
-        "limit": study.limit,
-        "margin": study.margin,
-        "data": list(study.data),
-        "modes": [plain(asdict(row)) | {"passes": row.passes(study.limit)} for row in study.rows],
+        "limit": study.question.limit,
+        "margin": study.question.margin,
+        "data": list(study.question.data),
+        "modes": [plain(asdict(row)) | {"passes": row.passes(study.question.limit)} for row in study.rows],
         "cases": [plain(asdict(case)) for case in study.cases],
         "definitions": DEFINITIONS,
     }
@@ -313,7 +322,7 @@ MILLIONTHS = 1e6
 HIFLOAT8 = (-22.0, -7.0, 15.0)  # its smallest value, the last binade with a fraction bit, its largest
 
 
-def precision_page(study: PrecisionStudy, facts: Mapping[str, str]) -> Page:
+def precision_page(study: PrecisionStudy) -> Page:
     """Return the page: reasons, modes, where errors come from, exponents, and every gradient."""
     sections = (
         Section("Why", (*reasons(study), *refusals(study))),
@@ -322,14 +331,27 @@ def precision_page(study: PrecisionStudy, facts: Mapping[str, str]) -> Page:
         Section("Exponents and ranges", pictures=_exponents(study), tables=(share_table(study, every=True),)),
         Section("Every gradient under every model", tables=(model_table(study),), collapsed=True),
     )
-    own = {"limit": f"{study.limit:g}", "data": "; ".join(study.data)}
-    return Page(precision_title([study]), precision_sentence(study), sections, DEFINITIONS, {**facts, **own})
+    facts = {"limit": f"{study.question.limit:g}", "data": "; ".join(study.question.data)}
+    return Page(precision_title([study]), precision_sentence(study), sections, DEFINITIONS, facts)
+
+
+def precision_told(study: PrecisionStudy) -> Told:
+    """Tell an answer: reasons before the tables, and what words mean below all."""
+    told = "error", "storage, cast, output, sums", "of terms", "passes limit", "misses rules", "us"
+    return Told(
+        precision_page(study),
+        precision_record(study),
+        (mode_table(study), parts_table(study), share_table(study, every=False)),
+        tuple(refusals(study)),
+        tuple(reasons(study)),
+        legend=tuple(f"{word}: {DEFINITIONS[word]}" for word in told),
+    )
 
 
 def precision_title(studies: Sequence[PrecisionStudy]) -> str:
     """Say what a page of studies of the same cases is of."""
     variants = listed([study.variant for study in studies])
-    return f"Which format and cubeMathType? {studies[0].title} on {variants}"
+    return f"Which format and cubeMathType? {studies[0].question.title} on {variants}"
 
 
 def _parts(study: PrecisionStudy) -> tuple[Picture, ...]:
@@ -340,7 +362,7 @@ def _parts(study: PrecisionStudy) -> tuple[Picture, ...]:
         if e is not None and math.isfinite(e.total):
             each = tuple((name, MILLIONTHS * size) for name, size in e.parts.items())
             scale = "" if row.loss_scale == 1 else f" x{row.loss_scale:g}"
-            stacks.append(Stack(f"{row.dtype}{scale}, cubeMathType {math_numbers(row)}", each))
+            stacks.append(StackedBar(f"{row.dtype}{scale}, cubeMathType {math_numbers(row)}", each))
     if not stacks:
         return ()
     caption = (
@@ -348,17 +370,17 @@ def _parts(study: PrecisionStudy) -> tuple[Picture, ...]:
         "together they are longer than the error, since parts of random signs add up as squares do. Modes "
         "that overflow are left out."
     )
-    return (Picture(stacked(stacks, "millionths"), caption),)
+    return (Picture(Stacks(tuple(stacks), "millionths"), caption),)
 
 
 def _exponents(study: PrecisionStudy) -> tuple[Picture, ...]:
     """Draw the exponents of grad_output of the first cases, with the formats' ranges under each scale."""
     keys = dict.fromkeys((row.dtype, row.loss_scale) for row in study.rows)
-    ranges = [_range(name, scale) for name, scale in keys]
+    ranges = tuple(_range(name, scale) for name, scale in keys)
     return tuple(_picture(case, ranges) for case in study.cases[:MOST_PICTURES])
 
 
-def _picture(case: CaseErrors, ranges: list[Range]) -> Picture:
+def _picture(case: CaseErrors, ranges: tuple[Range, ...]) -> Picture:
     (histogram,) = (one for one in case.histograms if one.tensor == "grad_output")
     count = sum(histogram.counts)
     caption = (
@@ -366,7 +388,7 @@ def _picture(case: CaseErrors, ranges: list[Range]) -> Picture:
         "what each format holds of them: normal values dark, subnormal ones light; a loss scale moves its "
         "range to the left."
     )
-    return Picture(exponents(Bars(histogram.first, histogram.counts), ranges), caption)
+    return Picture(Exponents(histogram.first, histogram.counts, ranges), caption)
 
 
 def _range(name: str, loss_scale: float) -> Range:

@@ -1,17 +1,18 @@
-"""What beats the product's plan of a gradient: a sentence, tables, a page, JSON, a file of the plan."""
+"""Plans that beat the product's plan of a gradient: a sentence, tables, a page, JSON, a plan file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ascendsim.numerics.metric_chunks import Column
 from ascendsim.ops.plan import plans_text
-from ascendsim.report.page.charts import Curve, Stack, held, stacked
-from ascendsim.report.page.records import Page, Picture, Section
-from ascendsim.report.studies.hardware_words import share
-from ascendsim.report.tables import TextTable, microseconds, percent
+from ascendsim.report.page.records import Curve, Held, Page, Picture, Section, StackedBar, Stacks
+from ascendsim.report.studies.told import Compared, Told, listed
 from ascendsim.report.words import L2_STARTS
-from ascendsim.studies.tuning.records import BufferUse, Course, Part, TilingAnswer, Trial, Waits
+from ascendsim.studies.table import Table, form, microseconds, numbers, percent, saving, share, us, words
+from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, StartCycles, TilingAnswer, Trial
 
 # So many causes of the critical path fit beside the other tables of a terminal.
 BRIEF = 6
@@ -32,51 +33,53 @@ COURSE_DEFINITIONS = {
 }
 
 
-def of_one_plan(table: TextTable, title: str) -> TextTable:
-    """Return a table of both plans as one of the usual plan, which is the best: nothing is told twice."""
-    shown = [at for at, heading in enumerate(table.headings) if heading not in ("best", "difference", "plan")]
-    at = table.headings.index("plan") if "plan" in table.headings else None
-    rows = [row for row in table.rows if at is None or row[at] == "usual"]
-    return table._replace(
-        title=title,
-        headings=tuple(table.headings[at] for at in shown),
-        left=frozenset(new for new, at in enumerate(shown) if at in table.left),
-        rows=tuple(tuple(row[at] for at in shown) for row in rows),
+STAGES = "Entry, fill, steady and drain in cycles"
+
+
+def differences(second: str) -> tuple[Column, ...]:
+    """Return the columns of a table of parts: what each takes of the usual plan, and of a second one."""
+    return (
+        *(words("", "what"), numbers("usual", "before"), numbers(second, "after")),
+        numbers("difference", "change", form("+,")),
     )
 
 
-def stages_table(courses: Sequence[Course]) -> TextTable:
+def of_one_plan(table: Table, title: str = "") -> Table:
+    """Return a table of both plans as one of the usual plan, which is the best: nothing is told twice."""
+    at = table.headings.index("plan") if "plan" in table.headings else None
+    values = tuple(row for row in table.values if at is None or row[at] == "usual")
+    kept = replace(table, title=title or table.title, values=values)
+    return kept.without({"best", "difference", "plan"})
+
+
+def stages_table(courses: Sequence[Course]) -> Table:
     """Show entry, fill, steady and drain of both plans under every start, and the differences."""
     names = list(dict.fromkeys(part.what for course in courses for part in course.stages))
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for course in courses:
-        parts = {part.what: part for part in course.stages}
-        known = [parts.get(name, Part(name, 0, 0)) for name in names]
-        befores, afters = ([getattr(part, when) for part in known] for _, when in SIDES)
-        changes = [after - before for before, after in zip(befores, afters, strict=True)]
-        for said, cells, form in (
-            ("usual", befores, ","),
-            ("best", afters, ","),
-            ("difference", changes, "+,"),
-        ):
-            shown = (format(cycles, form) for cycles in (*cells, sum(cells)))
-            rows.append((course.start, said, *shown))
-    headings = ("L2", "plan", *names, "all cycles")
-    return TextTable("Entry, fill, steady and drain in cycles", headings, frozenset({0, 1}), tuple(rows))
+        found = {part.what: part for part in course.stages}
+        parts = [found.get(name, CyclesPart(name, 0, 0)) for name in names]
+        parts.append(_sum("all cycles", parts))
+        rows += [(course.start, name, *(getattr(part, when) for part in parts)) for name, when in SIDES]
+        rows.append((course.start, "difference", *(f"{part.change:+,}" for part in parts)))
+    return Table(STAGES, (words("L2"), words("plan"), *map(numbers, (*names, "all cycles"))), tuple(rows))
 
 
-def path_table(course: Course, most: int | None = None) -> TextTable:
+def _sum(name: str, parts: Sequence[CyclesPart]) -> CyclesPart:
+    return CyclesPart(name, sum(part.before for part in parts), sum(part.after for part in parts))
+
+
+def path_table(course: Course, most: int | None = None) -> Table:
     """Show the critical paths of both plans side by side; of many causes only the `most` largest."""
-    parts: Sequence[Part] = sorted(course.path, key=lambda part: -max(part.before, part.after))
+    parts: Sequence[CyclesPart] = sorted(course.path, key=lambda part: -max(part.before, part.after))
     if most is not None and len(parts) > most + 1:
         parts = _brief(parts, [part.what for part in parts[:most]])
-    total = Part("all cycles", *(sum(getattr(part, when) for part in parts) for _, when in SIDES))
-    rows = tuple(
-        (part.what, f"{part.before:,}", f"{part.after:,}", f"{part.after - part.before:+,}")
-        for part in (*parts, total)
-    )
-    title = f"The critical paths with L2 {course.start}, by pipe and cause"
-    return TextTable(title, ("", "usual", "best", "difference"), frozenset({0}), rows, total=True)
+    return _parts_table(f"The critical paths with L2 {course.start}, by pipe and cause", parts)
+
+
+def _parts_table(title: str, parts: Sequence[CyclesPart]) -> Table:
+    table = Table.of(title, differences("best"), (*parts, _sum("all cycles", parts)))
+    return replace(table, total=True)
 
 
 def deciding(answer: TilingAnswer) -> Course:
@@ -85,12 +88,25 @@ def deciding(answer: TilingAnswer) -> Course:
     return max(answer.courses, key=lambda course: times[course.start])
 
 
-def buffers_table(course: Course) -> TextTable:
+def _tiles(tiles: Sequence[Sequence[Any]]) -> str:
+    return ", ".join(f"{what} {copies} x {size:,}" for what, copies, size in tiles)
+
+
+BUFFERS = (
+    *(words("buffer"), words("plan"), words("tiles", show=_tiles)),
+    *(numbers("reserved", "reserved_bytes"), numbers("capacity", "capacity_bytes")),
+    numbers("share", show=percent),
+    *(numbers("most held", "most_bytes"), numbers("mean held", "mean_bytes", form(",.0f"))),
+)
+
+
+def buffers_table(course: Course) -> Table:
     """Show what both plans reserve and hold of each buffer."""
-    rows = tuple(_buffer_row(use, name) for use, name in _uses(course))
-    headings = ("buffer", "plan", "tiles", "reserved", "capacity", "share", "most held", "mean held")
-    title = f"Buffers in bytes with L2 {course.start}"
-    return TextTable(title, headings, frozenset({0, 1, 2}), rows)
+    rows = (
+        _use_record(use, name) | {"share": use.reserved_bytes / use.capacity_bytes}
+        for use, name in _uses(course)
+    )
+    return Table.of(f"Buffers in bytes with L2 {course.start}", BUFFERS, rows)
 
 
 def _uses(course: Course, sides: Sides = SIDES) -> Iterator[tuple[BufferUse, str]]:
@@ -100,28 +116,18 @@ def _uses(course: Course, sides: Sides = SIDES) -> Iterator[tuple[BufferUse, str
             yield from ((use, name) for use in getattr(course, when) if use.buffer == buffer)
 
 
-def _buffer_row(use: BufferUse, name: str) -> tuple[str, ...]:
-    tiles = ", ".join(f"{what} {copies} x {size:,}" for what, copies, size in use.tiles)
-    sizes = (
-        f"{use.reserved_bytes:,}",
-        f"{use.capacity_bytes:,}",
-        percent(use.reserved_bytes / use.capacity_bytes),
-    )
-    return use.buffer, name, tiles, *sizes, f"{use.most_bytes:,}", f"{use.mean_bytes:,.0f}"
-
-
 def buffers_picture(course: Course, sides: Sides = SIDES) -> Picture:
     """Draw how full each buffer is over the product's time, the usual plan on the left."""
-    curves = [
+    curves = tuple(
         Curve(use.buffer, name, use.curve, use.reserved_bytes, use.capacity_bytes)
         for use, name in _uses(course, sides)
-    ]
+    )
     both = "both plans on one scale of" if len(sides) > 1 else "of"
     caption = (
         f"Bytes held of each buffer over the time of the product with L2 {course.start}, {both} "
         f"{course.cycles:,} cycles. The frame is the capacity, the line what is reserved."
     )
-    return Picture(held(curves, [name for name, _ in sides], course.cycles), caption)
+    return Picture(Held(curves, course.cycles), caption)
 
 
 def stages_picture(courses: Sequence[Course], sides: Sides = SIDES) -> Picture:
@@ -145,29 +151,29 @@ def plans_in_words(sides: Sides) -> str:
     return "both plans" if len(sides) > 1 else "the usual plan"
 
 
-def _brief(parts: Sequence[Part], shown: Sequence[str]) -> tuple[Part, ...]:
+def _brief(parts: Sequence[CyclesPart], shown: Sequence[str]) -> tuple[CyclesPart, ...]:
     """Return the parts of these names, in their order, and all others as one."""
     known = {part.what: part for part in parts}
     rest = [part for part in parts if part.what not in shown]
     before, after = (sum(getattr(part, when) for part in rest) for _, when in SIDES)
-    others = (Part("other causes", before, after),) if rest else ()
+    others = (CyclesPart("other causes", before, after),) if rest else ()
     return (*(known[name] for name in shown if name in known), *others)
 
 
-def _stacked(parts: Mapping[str, Sequence[Part]], caption: str, sides: Sides) -> Picture:
-    stacks = [
-        Stack(f"{name}, L2 {start}", tuple((part.what, getattr(part, when)) for part in found))
+def _stacked(parts: Mapping[str, Sequence[CyclesPart]], caption: str, sides: Sides) -> Picture:
+    stacks = tuple(
+        StackedBar(f"{name}, L2 {start}", tuple((part.what, getattr(part, when)) for part in found))
         for start, found in parts.items()
         for name, when in sides
-    ]
-    return Picture(stacked(stacks, "cycles"), caption)
+    )
+    return Picture(Stacks(stacks, "cycles"), caption)
 
 
 def course_sections(courses: Sequence[Course], *, one: bool = False) -> tuple[Section, ...]:
     """Return the sections of a page; `one`: of the usual plan alone, which is the best."""
     sides = SIDES[:1] if one else SIDES
     stages, *others = (
-        of_one_plan(table, table.title) if one else table
+        of_one_plan(table) if one else table
         for table in (stages_table(courses), *map(path_table, courses), *map(buffers_table, courses))
     )
     paths, buffers = others[: len(courses)], others[len(courses) :]
@@ -185,19 +191,14 @@ def course_record(course: Course) -> Mapping[str, Any]:
         "l2_start": course.start,
         "stages": {part.what: [part.before, part.after] for part in course.stages},
         "critical_path": {part.what: [part.before, part.after] for part in course.path},
-        "buffers": [
-            {
-                "buffer": use.buffer,
-                "plan": name,
-                "capacity_bytes": use.capacity_bytes,
-                "reserved_bytes": use.reserved_bytes,
-                "tiles": [list(tile) for tile in use.tiles],
-                "most_bytes": use.most_bytes,
-                "mean_bytes": use.mean_bytes,
-            }
-            for use, name in _uses(course)
-        ],
+        "buffers": [_use_record(use, name) for use, name in _uses(course)],
     }
+
+
+def _use_record(use: BufferUse, plan: str) -> dict[str, Any]:
+    names = ("capacity_bytes", "reserved_bytes", "tiles", "most_bytes", "mean_bytes")
+    own = {name: getattr(use, name) for name in names}
+    return {"buffer": use.buffer, "plan": plan, **own}
 
 
 FOUND_BY = {
@@ -259,53 +260,47 @@ def _saved(answer: TilingAnswer, start: str) -> str:
     return f"{'costs' if saved < 0 else 'saves'} {share(abs(saved))} % with L2 {start}"
 
 
-def plan_table(answer: TilingAnswer) -> TextTable:
+def plan_table(answer: TilingAnswer) -> Table:
     """Show both plans field by field: those in which they differ, or that are set."""
-    usual, best = answer.usual.plan, answer.best.plan
+    plans = usual, best = answer.usual.plan, answer.best.plan
     names = ["base_m", "base_n", "base_k", *usual.tiling.set_fields(), *best.tiling.set_fields()]
-    rows = [("schedule", str(usual.schedule), str(best.schedule))]
-    rows += [
-        (name, str(getattr(usual.tiling, name)), str(getattr(best.tiling, name)))
-        for name in dict.fromkeys(names)
-    ]
-    for start in answer.question.starts:
-        usual_us, best_us = (microseconds(trial.times_us[start]) for trial in (answer.usual, answer.best))
-        rows.append((f"us, L2 {start}", usual_us, best_us))
-    before_us, after_us = answer.waits[0].launch_us
-    rows.append(("of them launch us", microseconds(before_us), microseconds(after_us)))
-    table = TextTable("Plan against plan", ("", "usual", "best"), frozenset({0}), tuple(rows))
+    rows: list[tuple[Any, ...]] = [("schedule", *(plan.schedule for plan in plans))]
+    rows += [(name, *(getattr(plan.tiling, name) for plan in plans)) for name in dict.fromkeys(names)]
+    timed = {f"us, L2 {start}": _times(answer, start) for start in answer.question.starts}
+    timed["of them launch us"] = answer.waits[0].launch_us
+    rows += [(name, *map(microseconds, sides)) for name, sides in timed.items()]
+    columns = words(""), numbers("usual", show=str), numbers("best", show=str)
+    table = Table("Plan against plan", columns, tuple(rows))
     return of_one_plan(table, "The usual plan") if answer.keeps else table
 
 
-def waits_tables(answer: TilingAnswer) -> tuple[TextTable, ...]:
+def _times(answer: TilingAnswer, start: str) -> tuple[float, float]:
+    """Return the microseconds of the usual and of the best plan."""
+    return answer.usual.times_us[start], answer.best.times_us[start]
+
+
+def waits_tables(answer: TilingAnswer) -> tuple[Table, ...]:
     """Show where the cycles go under every start; of one plan where none beats it."""
     tables = map(waits_table, answer.waits)
-    return tuple(of_one_plan(table, table.title) if answer.keeps else table for table in tables)
+    return tuple(of_one_plan(table) if answer.keeps else table for table in tables)
 
 
-def waits_table(waits: Waits) -> TextTable:
+def waits_table(waits: StartCycles) -> Table:
     """Show where the cycles go under both plans, and the differences, which add up."""
-    rows = [_row(part.what, part.before, part.after) for part in waits.parts]
     title = f"Where the cycles go with L2 {waits.start}: pipe {waits.pipe} of the core that ends last"
-    headings = ("", "usual", "best", "difference")
-    total = _row("all cycles", waits.before, waits.after)
-    return TextTable(title, headings, frozenset({0}), (*rows, total), total=True)
+    return _parts_table(title, waits.parts)
 
 
-def tiling_tables(answer: TilingAnswer) -> list[TextTable]:
+def tiling_tables(answer: TilingAnswer) -> list[Table]:
     """Return what a terminal shows: of the critical paths those of the start that decides, in brief."""
     courses = [stages_table(answer.courses), path_table(deciding(answer), BRIEF)]
     if answer.keeps:
-        courses = [of_one_plan(table, table.title) for table in courses]
+        courses = [of_one_plan(table) for table in courses]
     return [plan_table(answer), *waits_tables(answer), *courses]
 
 
-def _row(what: str, before: int, after: int) -> tuple[str, ...]:
-    return what, f"{before:,}", f"{after:,}", f"{after - before:+,}"
-
-
 def notes(answer: TilingAnswer) -> list[str]:
-    """Return what a reader of the tables must know."""
+    """Return the notes that explain the tables."""
     tried = ", ".join(f"{count} {what}" for what, count in answer.tried.items())
     best = "" if answer.keeps else f"; the best came from {FOUND_BY[answer.best.found_by]}"
     found = [
@@ -328,15 +323,11 @@ def _chosen(answer: TilingAnswer) -> str:
     return "the product's own" if answer.usual.plan.chosen_by != "search" else "this simulator's search's"
 
 
-def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:
-    """Return the page of a study; `made` says how."""
+def tiling_page(answer: TilingAnswer) -> Page:
+    """Return the page of an answer."""
     sides = SIDES[:1] if answer.keeps else SIDES
-    stacks = [
-        Stack(f"{name}, L2 {waits.start}", tuple((part.what, getattr(part, when)) for part in waits.parts))
-        for waits in answer.waits
-        for name, when in sides
-    ]
-    picture = Picture(stacked(stacks, "cycles"), f"Where the cycles go under {plans_in_words(sides)}.")
+    parts = {waits.start: waits.parts for waits in answer.waits}
+    picture = _stacked(parts, f"Where the cycles go under {plans_in_words(sides)}.", sides)
     plans = plan_table(answer)
     sections = (
         Section(plans.title, tuple(notes(answer)), (), (plans,)),
@@ -345,7 +336,7 @@ def tiling_page(answer: TilingAnswer, made: Mapping[str, str]) -> Page:
         Section("The best plan as a file", (plan_text(answer),), collapsed=True),
     )
     title = f"What beats the plan of {answer.question.gradient}? {answer.question.title} on {answer.variant}"
-    return Page(title, tiling_sentence(answer), sections, DEFINITIONS, made)
+    return Page(title, tiling_sentence(answer), sections, DEFINITIONS)
 
 
 def plan_text(answer: TilingAnswer) -> str:
@@ -385,3 +376,71 @@ def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
 def _trial_record(trial: Trial) -> dict[str, Any]:
     times = dict(trial.times_us)
     return {"plan": trial.plan.to_dict(), "found_by": trial.found_by, "times_us": times}
+
+
+# So many layers are named in a title; of more their number.
+NAMED = 3
+
+
+def tiling_title(answers: Sequence[TilingAnswer]) -> str:
+    """Say what a page of answers is of: gradient, layers, products."""
+    layers = list(dict.fromkeys(answer.question.title for answer in answers))
+    of = "; ".join(layers) if len(layers) <= NAMED else f"{len(layers)} layers, {layers[0]} the first"
+    variants = listed([answer.variant for answer in answers])
+    return f"What beats the plan of {answers[0].question.gradient}? {of} on {variants}"
+
+
+def tiling_ranked(answers: Sequence[TilingAnswer]) -> str:
+    """Say in one sentence how many calls have a winner, and where a winner saves most."""
+    gradient = answers[0].question.gradient
+    winners = [answer for answer in answers if answer.wins]
+    lead = f"Of {len(answers)} calls for {gradient}, {len(winners)} have a plan that beats the usual one"
+    if not winners:
+        return f"{lead}."
+    best = max(winners, key=_surely)
+    saved = " and ".join(f"{share(best.saved(s))} % with L2 {s}" for s in best.question.starts)
+    return f"{lead}; it saves most on {best.variant} in {best.question.title}: {saved}."
+
+
+def _surely(answer: TilingAnswer) -> float:
+    """Return what the best plan saves under its worst start."""
+    return min(answer.saved(start) for start in answer.question.starts)
+
+
+CASES = (
+    *(words("of"), words("L2"), us("usual us"), us("best us"), numbers("saves", show=saving)),
+    *(numbers("plans", show=str), words("verdict")),
+)
+
+
+def cases_tables(answers: Sequence[TilingAnswer]) -> list[Table]:
+    """Show a table for each product, with a row for each layer and start."""
+    return [
+        Table(
+            f"On {variant}: {answers[0].question.gradient} under the usual and the best plan",
+            CASES,
+            tuple(row for answer in answers if answer.variant == variant for row in _rows(answer)),
+        )
+        for variant in dict.fromkeys(answer.variant for answer in answers)
+    ]
+
+
+def _rows(answer: TilingAnswer) -> Iterator[tuple[Any, ...]]:
+    won = "winner" if answer.question.doubt else "winner, ends not tried"
+    lost = "no winner yet" if answer.undecided else "no winner"
+    verdict = "the usual plan" if answer.keeps else won if answer.wins else lost
+    for start in answer.question.starts:
+        found = answer.saved(start), sum(answer.tried.values()), verdict
+        yield answer.question.title, start, *_times(answer, start), *found
+
+
+def tiling_told(answer: TilingAnswer) -> Told:
+    """Tell an answer."""
+    tables, said = tiling_tables(answer), notes(answer)
+    return Told(tiling_page(answer), tiling_record(answer), tuple(tables), tuple(said))
+
+
+def tiling_compared(answers: Sequence[TilingAnswer]) -> Compared:
+    """Compare several gradients whose plans were tuned: layers, products, or both."""
+    tables = tuple(cases_tables(answers))
+    return Compared(tiling_title(answers), tiling_ranked(answers), tables, brief=True)

@@ -3,18 +3,21 @@
     float16, ...   a format of the products, by its name
     eEmM           E exponent and M fraction bits, as IEEE 754 would have them: subnormals, Inf and NaN
     scaled(F)      F times one power of two for the whole tensor, the least that leaves no value beyond F
-    mx(F)          F times a power of two for each 32 values along the reduction, which brings the largest of
-                   them into the largest binade of F, as the OCP MX formats have it
+    mxfp4, ...     a format of OCP MX v1.0 (`MX`): a power of two for each 32 values along the reduction
+                   brings the largest of them into the largest binade of the element's format
 
-`mx` saturates; `eEmM` overflows to Inf. All but the first are studies: they say what an operand would lose,
-not what a product does. Accumulators see the values, so that a scale costs nothing.
+`eEmM` overflows to Inf; elements of `scaled` and of MX saturate. All but the first are studies: they say what
+an operand would lose, not what a product does. Accumulators see the values, so that a scale costs nothing.
+
+The MX standard leaves three things open. A block that holds NaN, Inf or a value beyond float32 becomes NaN,
+by the scale's code for it. A scale below 2^-127 becomes 2^-127. MXINT8 leaves its code for -2 unused.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -37,6 +40,7 @@ MX_BLOCK = 32
 ROUNDINGS = ("nearest", "stochastic")
 # Of a shared scale, which is a power of two in 8 bits.
 SCALE_EXPONENTS = (-127, 127)
+BEYOND_FLOAT32 = 2.0**128
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class StudyFormat:
     max_finite      largest value
     overflow        what a value beyond that becomes: Inf, NaN or the largest
     scale           "" (none), "tensor" or "block"
+    signed_zero     whether a value that rounds to zero keeps its sign
     product         whether a product's cube takes it
     """
 
@@ -59,6 +64,7 @@ class StudyFormat:
     overflow: float = math.inf
     scale: str = ""
     product: bool = False
+    signed_zero: bool = True
 
     def __str__(self) -> str:
         """Return its name."""
@@ -71,19 +77,42 @@ def format_of(text: str) -> StudyFormat:
     Raises   ConfigError for a text without a meaning, UnsupportedError for an unknown name
     """
     if not isinstance(text, str):
-        raise refusal("format", text, "a name, such as float16, e4m3 or mx(e4m3)")
+        raise refusal("format", text, "a name, such as float16, e4m3 or mxfp8_e4m3")
     return _format_of(text)
+
+
+def _mx(name: str, min_exponent: int, mantissa_bits: int, largest: float) -> StudyFormat:
+    return StudyFormat(name, min_exponent, mantissa_bits, largest, largest, "block")
+
+
+# Each by its element: exponent of the smallest normal, fraction bits, largest value. Elements of MXFP8 alone
+# have codes for Inf or NaN, which no finite value is rounded to.
+MX = {
+    fmt.text: fmt
+    for fmt in (
+        _mx("mxfp4", 0, 1, 6.0),
+        _mx("mxfp6_e2m3", 0, 3, 7.5),
+        _mx("mxfp6_e3m2", -2, 2, 28.0),
+        _mx("mxfp8_e4m3", -6, 3, 448.0),
+        _mx("mxfp8_e5m2", -14, 2, 57344.0),
+        # Whole numbers of -127 .. 127 in steps of 2^-6: the same step below 1 and above.
+        replace(_mx("mxint8", 0, 6, 127 / 64), signed_zero=False),
+    )
+}
 
 
 @lru_cache
 def _format_of(text: str) -> StudyFormat:
-    inner = re.fullmatch(r"(mx|scaled)\((.+)\)", text)
+    if text.lower().startswith("mx"):
+        if text.lower() not in MX:
+            raise ConfigError(f"format {text!r}: the formats of OCP MX v1.0 are {', '.join(MX)}")
+        return MX[text.lower()]
+    inner = re.fullmatch(r"scaled\((.+)\)", text)
     if inner:
-        e = format_of(inner[2])
+        e = format_of(inner[1])
         if e.scale or e.text == "hifloat8":
             raise ConfigError(f"format {text!r}: a scale goes over eEmM or a product's format, not {e.text}")
-        scale = "block" if inner[1] == "mx" else "tensor"
-        return StudyFormat(text, e.min_exponent, e.mantissa_bits, e.max_finite, e.max_finite, scale)
+        return StudyFormat(text, e.min_exponent, e.mantissa_bits, e.max_finite, e.max_finite, "tensor")
     free = re.fullmatch(r"e(\d+)m(\d+)", text)
     if free:
         exponent, mantissa = int(free[1]), int(free[2])
@@ -105,7 +134,8 @@ def quantise(
     axis       along which a reduction runs, and blocks of a shared scale lie
     rounding   "nearest" (ties to even; hifloat8 away) or "stochastic": away from zero with a probability that
                is the distance to the value nearer to zero, in steps; `seed` fixes the draws
-    Special    NaN stays NaN; Inf is an overflow, as for any value beyond the largest
+    Special    NaN stays NaN; Inf is an overflow, as for any value beyond the largest; in MX both make their
+               block NaN
     Raises     ConfigError for another rounding, or a stochastic one of hifloat8
     """
     require_rounding(rounding, seed)
@@ -124,7 +154,8 @@ def quantise(
     noise = np.random.default_rng(seed).random(values.shape) if rounding == "stochastic" else None
     rounded = _rounded(np.abs(values) / scale, fmt, noise)
     rounded = np.where(rounded > fmt.max_finite, fmt.overflow, rounded) * scale
-    return np.copysign(rounded, values).astype(np.float32)
+    signed = np.copysign(rounded, values)
+    return (signed if fmt.signed_zero else signed + 0.0).astype(np.float32)
 
 
 def require_rounding(rounding: str, seed: int) -> None:
@@ -159,18 +190,19 @@ def _rounded(size: Float64, fmt: StudyFormat, noise: Float64 | None) -> Float64:
 
 
 def _scales(values: Float64, fmt: StudyFormat, axis: int) -> Float64 | float:
-    """Return the power of two that each value is divided by."""
+    """Return the power of two that each value is divided by; NaN for a block of MX that has none."""
     if not fmt.scale:
         return 1.0
-    sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
     if fmt.scale == "tensor":
-        largest = np.array([sizes.max(initial=0.0)])
-        scale = float(_scale(largest, fmt)[0])
-        return 2 * scale if largest[0] > fmt.max_finite * scale else scale
-    moved = np.moveaxis(sizes, axis, -1)
+        largest = np.abs(values).max(initial=0.0, where=np.isfinite(values))
+        scale = float(_scale(np.array([largest]), fmt)[0])
+        return 2 * scale if largest > fmt.max_finite * scale else scale
+    moved = np.moveaxis(np.abs(values), axis, -1)
     padding = [(0, 0)] * (moved.ndim - 1) + [(0, -moved.shape[-1] % MX_BLOCK)]
     blocks = np.pad(moved, padding).reshape(*moved.shape[:-1], -1, MX_BLOCK).max(axis=-1)
-    scales = np.repeat(_scale(blocks, fmt), MX_BLOCK, axis=-1)[..., : moved.shape[-1]]
+    held = blocks < BEYOND_FLOAT32  # False for NaN as well
+    scale_of = np.where(held, _scale(np.where(held, blocks, 0.0), fmt), np.nan)
+    scales = np.repeat(scale_of, MX_BLOCK, axis=-1)[..., : moved.shape[-1]]
     return np.moveaxis(scales, -1, axis)
 
 

@@ -28,26 +28,56 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A tensor core: its model, the operands it is published for, and where from."""
+    """A tensor core with operands of one kind: its model, and where that is from.
+
+    fraction   bits of a result's fraction, the rest of which is cut off
+    """
 
     model: str
-    operands: tuple[str, ...]
     source: str
     confidence: str
+    fraction: int = 23
 
 
 _MMA_SIM = "MMA-Sim (models held to devices by random bit patterns)"
 _BOTH = f"{_MMA_SIM}; block: also FPRev (USENIX ATC 2025)"
-GPUS: dict[str, Gpu] = {
-    "nvidia-v100": Gpu("align:4:F23:RZ:acc", ("float16",), _BOTH, "measured by others"),
-    "nvidia-a100": Gpu("align:8:F24:RZ:acc", ("float16", "bfloat16"), _BOTH, "measured by others"),
-    "nvidia-h100": Gpu("align:16:F25:RZ:acc", ("float16", "bfloat16"), _BOTH, "measured by others"),
-    "nvidia-ada-fp8": Gpu(
-        "align:16:F13:RZ:acc",
-        ("float8_e4m3fn", "float8_e5m2"),
-        f"{_MMA_SIM}; 32 products of an instruction in two halves",
-        "F measured by others, block derived",
-    ),
+_FP22 = "float32 with 13 fraction bits in sums and results: SageAttention2 (Ada, Hopper)"
+_BLOCK_DERIVED = "F measured by others, block derived"
+_VOLTA = Gpu("align:4:F23:RZ:acc", _BOTH, "measured by others")
+_AMPERE = Gpu("align:8:F24:RZ:acc", _BOTH, "measured by others")
+_ADA = Gpu("align:8:F24:RZ:acc", f"{_MMA_SIM}; 16 products of an instruction in two halves", _BLOCK_DERIVED)
+_ADA_FP8 = Gpu(
+    "align:16:F13:RZ:acc",
+    f"{_MMA_SIM}; 32 products of an instruction in two halves; {_FP22}",
+    _BLOCK_DERIVED,
+    13,
+)
+_HOPPER = Gpu("align:16:F25:RZ:acc", _BOTH, "measured by others")
+_HOPPER_FP8 = Gpu(
+    "align:32:F13:RZ:acc",
+    f"{_FP22}; about 14 bits: DeepSeek-V3; block: the 32 products of an instruction",
+    _BLOCK_DERIVED,
+    13,
+)
+_BLACKWELL = Gpu("align:16:F25:RZ:acc", f"{_MMA_SIM}; block: as Hopper", _BLOCK_DERIVED)
+
+
+def _halves(gpu: Gpu) -> dict[str, Gpu]:
+    return dict.fromkeys(("float16", "bfloat16"), gpu)
+
+
+def _eights(gpu: Gpu) -> dict[str, Gpu]:
+    return dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), gpu)
+
+
+# By the format of the operands, which has a part of the device to itself.
+GPUS: dict[str, dict[str, Gpu]] = {
+    "nvidia-v100": {"float16": _VOLTA},
+    "nvidia-a100": _halves(_AMPERE),
+    "nvidia-a2": _halves(_AMPERE),
+    "nvidia-l40s": _halves(_ADA) | _eights(_ADA_FP8),
+    "nvidia-h100": _halves(_HOPPER) | _eights(_HOPPER_FP8),
+    "nvidia-b200": _halves(_BLACKWELL),
 }
 
 
@@ -60,7 +90,7 @@ class Math:
     """Say with which arithmetic gradients are computed.
 
     operands       format of grad_output, input and weight (`formats`)
-    accumulation   text of a model, or the name of a GPU (`gpus`)
+    accumulation   text of a model, or the name of a GPU (`GPUS`), which has a model for some operands
     output         format of the gradients
     rounding       of operands and gradients: "nearest" or "stochastic"
     seed           of stochastic rounding
@@ -82,12 +112,27 @@ class Math:
         _ = self.model, self.operand_format, self.output_format
 
     @property
+    def gpu(self) -> Gpu | None:
+        """The tensor core that multiplies the operands; None where a model is named."""
+        named = GPUS.get(self.accumulation)
+        if named is None:
+            if self.accumulation.startswith("nvidia"):
+                known = ", ".join(GPUS)
+                raise ConfigError(f"accumulation: no GPU {self.accumulation!r} is known; there are {known}")
+            return None
+        # A power of two for the whole tensor moves no bit of a product's fraction.
+        kind = self.operand_format.text.removeprefix("scaled(").removesuffix(")")
+        if kind not in named:
+            raise ConfigError(
+                f"accumulation: sums of {self.accumulation} are known for operands in {', '.join(named)}, "
+                f"not in {self.operands}; take one of these, or the text of a model"
+            )
+        return named[kind]
+
+    @property
     def model(self) -> AccumulationModel:
         """The accumulation model."""
-        gpu = GPUS.get(self.accumulation)
-        if gpu is None and self.accumulation.startswith("nvidia"):
-            known = ", ".join(GPUS)
-            raise ConfigError(f"accumulation: no GPU {self.accumulation!r} is known; there are {known}")
+        gpu = self.gpu
         model = AccumulationModel.parse(gpu.model if gpu else self.accumulation)
         if not model.resolved:
             raise ConfigError(f"accumulation is {self.accumulation}; say the number that cube_k stands for")
@@ -155,9 +200,15 @@ def accumulators(problem: ConvProblem, gradient: str, operands: tuple[Floats, Fl
             channels = problem.big_channels if problem.transposed else problem.small_channels
             taps = problem.kernel[1] * problem.kernel[2]
             order = DgradOrder(C0, (-(-channels // C0) * taps,))
-            return ordered_dgrad(problem, *operands, order, reduce)
-        pixels = problem.small_size[1] * problem.small_size[2]
-        return ordered_wgrad(problem, *operands, WgradOrder(((0, pixels),), pixels), reduce)
+            sums = ordered_dgrad(problem, *operands, order, reduce)
+        else:
+            pixels = problem.small_size[1] * problem.small_size[2]
+            sums = ordered_wgrad(problem, *operands, WgradOrder(((0, pixels),), pixels), reduce)
+    if math.gpu is None or math.gpu.fraction == 23:
+        return sums
+    # Only at the end: a sum that goes on is aligned, which cuts off no less.
+    kept = np.uint32(0xFFFFFFFF << (23 - math.gpu.fraction) & 0xFFFFFFFF)
+    return (sums.view(np.uint32) & kept).view(np.float32)
 
 
 def checked(problem: ConvProblem, tensors: Mapping[str, NDArray[np.float64]]) -> dict[str, Float64]:
@@ -175,6 +226,9 @@ def checked(problem: ConvProblem, tensors: Mapping[str, NDArray[np.float64]]) ->
     for name in ("grad_output", "input", "weight"):
         want = getattr(problem, name)
         given = tensors.get(name)
+        # Before it is read: a range of a billion is converted number by number.
+        if isinstance(given, Sequence) and len(given) != want[0]:
+            raise ShapeError(f"precision: {name} has {len(given)} parts; the problem needs {want}")
         found[name] = _as_float64(given, f"precision: {name}")
         if given is None or found[name].shape != want:
             got = "missing" if given is None else f"of shape {found[name].shape}"
@@ -201,7 +255,7 @@ def require_gradients(gradients: Sequence[str]) -> None:
 
 
 def require_maths(maths: Sequence[Math]) -> None:
-    """Refuse what is no list of arithmetics.
+    """Refuse values that are no list of arithmetics.
 
     Raises   ConfigError
     """
@@ -226,12 +280,12 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Where the error of one gradient comes from: relative L2 norms against float64.
+    """The sources of the error of one gradient: relative L2 norms against float64.
 
     total          of the result, against float64 of the tensors as they were given
-    operands       of what rounding the operands alone does: float64 of the rounded ones
-    accumulation   of what the sums add to that
-    output         of what the output format adds to that
+    operands       error by rounding the operands alone: float64 of the rounded ones
+    accumulation   error that the sums add
+    output         error that the output format adds
     of_terms       the largest error of accumulation over the sum of the magnitudes of its terms
     """
 
@@ -334,11 +388,13 @@ def reduction_tree(model: str | AccumulationModel, products: int, mmad: int | No
     model = AccumulationModel.parse(model) if isinstance(model, str) else model
     if not isinstance(model, AccumulationModel):
         raise refusal("reduction tree: model", model, "the text of a model, or a model")
-    mmad = products if mmad is None else mmad
-    for name, number in (("products", products), ("mmad", mmad)):
+    counts = []
+    for name, number in (("products", products), ("mmad", products if mmad is None else mmad)):
         # More leaves than anyone can look at.
         if (count := whole(number)) is None or count > MOST:
             raise refusal(f"reduction tree: {name}", number, f"a whole number from 1 to {MOST}")
+        counts.append(count)
+    products, mmad = counts
     if not model.resolved or products < 1 or mmad < 1:
         raise ConfigError(
             f"reduction tree: model {model}, {products} products, {mmad} in an Mmad; the block of the model "

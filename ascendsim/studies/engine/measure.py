@@ -16,7 +16,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.ops.sequences import L2Left, estimate_behind, left_by_call
 from ascendsim.profile import Profile
-from ascendsim.studies.engine.point import NETWORK, Before, Point, plan_of, plan_values
+from ascendsim.studies.engine.point import NETWORK, Before, StudyPoint, plan_of, plan_values
 
 # What a kernel leaves in L2 follows from these and from its plan. Calls before keep the plans of the product
 # with its own speeds, as a change of speed is asked about one call.
@@ -25,8 +25,8 @@ SIZES = ("buffers.", "cores.", "cube.", "generation.", "l2.")
 KEPT = 1024
 
 
-def left_before(point: Point) -> L2Left:
-    """Return what the calls before a point have left, under the plans that the product chooses for them.
+def left_before(point: StudyPoint) -> L2Left:
+    """Return the data in L2 that the calls before a point have left, under the product's own plans.
 
     Raises   AscendSimError where one of them cannot be planned
     """
@@ -37,17 +37,17 @@ def left_before(point: Point) -> L2Left:
         profile = replace(point, changes=sizes).profile
     except ConfigError:
         profile = point.profile  # these figures go only with the others
-    return _left(_Machine(profile.content, profile), point.dtype, point.cube_math_type, point.before)
+    return _left(_MachineKey(profile.content, profile), point.dtype, point.cube_math_type, point.before)
 
 
 @dataclass(frozen=True)
-class _Machine:
+class _MachineKey:
     content: bytes
     profile: Profile = field(compare=False)
 
 
 @lru_cache(maxsize=KEPT)
-def _left(machine: _Machine, dtype: str, cube_math_type: int, before: tuple[Before, ...]) -> L2Left:
+def _left(machine: _MachineKey, dtype: str, cube_math_type: int, before: tuple[Before, ...]) -> L2Left:
     if not before:
         return L2Left()
     *others, (problem, gradients) = before
@@ -61,8 +61,8 @@ STOPPED = "slower than its bound"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What timing a point gave, as the JSON in which it is kept: so a kept answer and a new one are alike.
+class PointAnswer:
+    """The timing of a point, as the JSON in which it is kept: so a kept answer and a new one are alike.
 
     text   {"records": those of `Estimate.to_records`, "plans": by gradient, "layouts": names of the kernels
            that change a layout}, or {"reason": why there is none}; with "slower_than" where a bound is why
@@ -130,22 +130,22 @@ def planned(result: Estimate) -> tuple[KernelResult, ...]:
 
 
 @default_arithmetic
-def measure(point: Point) -> Answer:
+def measure(point: StudyPoint) -> PointAnswer:
     """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer."""
     call = point.problem, point.dtype, point.cube_math_type
     try:
         said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
         if point.l2_start == NETWORK:
-            # Such a call is timed to its end: a bound spares time and moves no answer.
+            # A call in a network is timed to its end: a bound spares time and moves no answer.
             result = estimate_behind(left_before(point), *call, **said)
         else:
             result = estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
     except StoppedError:
-        return Answer(json.dumps({"slower_than": point.stop_above, "reason": STOPPED}))
+        return PointAnswer(json.dumps({"slower_than": point.stop_above, "reason": STOPPED}))
     except AscendSimError as error:
-        return Answer(json.dumps({"reason": str(error)}))
+        return PointAnswer(json.dumps({"reason": str(error)}))
     plans = {kernel.name: plan_values(kernel.plan) for kernel in result.kernels if kernel.plan is not None}
     counted = {kernel.name for kernel in planned(result)}
     layouts = [kernel.name for kernel in result.kernels if kernel.name not in counted]
     values = {"records": result.to_records(), "plans": plans, "layouts": layouts}
-    return Answer(json.dumps(values, separators=(",", ":")))
+    return PointAnswer(json.dumps(values, separators=(",", ":")))

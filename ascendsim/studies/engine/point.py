@@ -48,7 +48,7 @@ KEPT_PROFILES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class StudyPoint:
     """One call to be timed.
 
     problem    the convolution
@@ -60,7 +60,7 @@ class Point:
     tiling     "product" or "search", by which plans are chosen on the changed product, or plans by gradient
     before     calls that ran before this one on the same product, the first one first; for "network"
     stop_above cycles of all kernels above which it is of no interest: its answer is then that it is slower
-    label      what the study calls it; no part of what is timed
+    label      the point's name in the study; it is no part of the timed call
     """
 
     problem: ConvProblem
@@ -85,7 +85,7 @@ class Point:
         # To read a product with changes takes as long as a small estimate, and many points share one. By the
         # text of the changes: 1, 1.0 and True are equal, and mean other profiles.
         said = repr(sorted(self.changes.items()))
-        return _changed(_Changed(base, self.product, said, self.changes)) if self.changes else base
+        return _changed(_ChangedProduct(base, self.product, said, self.changes)) if self.changes else base
 
     @property
     def plan_text(self) -> str:
@@ -151,7 +151,7 @@ def _sizes(sizes: tuple[int, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Changed:
+class _ChangedProduct:
     """A product with changes, equal to another as long as its files hold the same text."""
 
     base: Profile
@@ -161,5 +161,5 @@ class _Changed:
 
 
 @lru_cache(maxsize=KEPT_PROFILES)
-def _changed(asked: _Changed) -> Profile:
+def _changed(asked: _ChangedProduct) -> Profile:
     return load_profile(asked.product, overrides=dict(asked.changes))

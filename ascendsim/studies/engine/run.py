@@ -1,13 +1,13 @@
-"""Points to answers: what is kept is taken, the rest is computed and kept at once."""
+"""Points to answers: kept answers are taken, the rest is computed and kept at once."""
 
 from __future__ import annotations
 
-import csv
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -16,15 +16,23 @@ from typing import Any, TypeVar
 from ascendsim.errors import AscendSimError, ConfigError, DataError, UnsupportedError, install_hint
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.parallel import arriving, as_done, for_a_start, usable_cores
-from ascendsim.studies.engine.measure import Answer, measure
-from ascendsim.studies.engine.point import Point, code_version
+from ascendsim.studies.engine.measure import PointAnswer, measure
+from ascendsim.studies.engine.point import StudyPoint, code_version
+from ascendsim.studies.table import Table
 from ascendsim.timing.fast.phase import get_ready
 
-# Of the table below; a file of another one is refused, not guessed at.
-FORMAT = 1
-TABLE = "CREATE TABLE answers (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID"
+# Of the table below; a file of a later one is refused, not guessed at.
+FORMAT = 2
+TABLE = (
+    "CREATE TABLE answers (key TEXT PRIMARY KEY, text TEXT NOT NULL, digest TEXT NOT NULL DEFAULT '') "
+    "WITHOUT ROWID"
+)
+# Format 1 had no digests: its answers are computed again where they are asked for.
+FROM_FIRST = "ALTER TABLE answers ADD COLUMN digest TEXT NOT NULL DEFAULT ''"
 # What another study on the same file may need for its one line.
 WAIT_SECONDS = 30
+# Of a damaged file: a message of SQLite quotes it, and Python does not get the bytes decoded.
+FAILS = (sqlite3.Error, UnicodeDecodeError)
 
 
 class Store:
@@ -32,23 +40,30 @@ class Store:
 
     One process writes, the one that asked for the study; others may read meanwhile (WAL mode). Each answer
     is a transaction of its own, so that whoever is killed loses what was being computed and nothing else.
-    Two studies on one file do no harm: equal keys have equal answers.
+    Two studies on one file do no harm: equal keys have equal answers. An answer whose digest does not fit is
+    as good as none: it is computed again.
 
-    Raises   DataError for a file that is no store, or cannot be opened
+    damaged   how many kept answers were found to be damaged so far
+
+    Raises   DataError for a file that is no store, is damaged or cannot be opened; so do all methods where it
+             cannot be read or written any more
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
+        self.damaged = 0
         try:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             # Every statement commits by itself.
             self._file = sqlite3.connect(path or ":memory:", timeout=WAIT_SECONDS, isolation_level=None)
-        except (sqlite3.Error, OSError) as error:
+        except (*FAILS, OSError) as error:
             raise self._refusal(str(error)) from None
+        # Damage may lie in a text too: it is decoded after its digest was looked at.
+        self._file.text_factory = bytes
         try:
             self._begin()
-        except sqlite3.Error as error:
+        except FAILS as error:
             self._file.close()
             raise self._refusal(str(error)) from None
         except DataError:
@@ -63,15 +78,37 @@ class Store:
         self._file.execute("BEGIN IMMEDIATE")
         (found,) = self._file.execute("PRAGMA user_version").fetchone()
         (tables,) = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if found != FORMAT and (found or tables):
+        if found not in (1, FORMAT) and (found or tables):
             raise self._refusal(f"its format is {found}, expected {FORMAT}")
         if not tables:
             self._file.execute(TABLE)
-            self._file.execute(f"PRAGMA user_version={FORMAT}")
+        elif found == 1:
+            self._file.execute(FROM_FIRST)
+        self._file.execute(f"PRAGMA user_version={FORMAT}")
+        # Of another schema this finds no such column.
+        self._file.execute("SELECT key, text, digest FROM answers LIMIT 0")
         self._file.execute("COMMIT")
+        # It reads the whole file, a GiB in about a second: less than the answers in it have taken.
+        (state,) = self._file.execute("PRAGMA quick_check(1)").fetchone()
+        if state != b"ok":
+            raise self._refusal(f"it is damaged: {state.decode(errors='replace')}")
 
     def _refusal(self, why: str) -> DataError:
-        return DataError(f"{self._path}: is no store of answers: {why}; name another file with --store")
+        why = " ".join(why.split())
+        return DataError(
+            f"{self._path}: is no store of answers: {why}; name another file with --store, or move this one"
+        )
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what SQLite raises into one line with the path and what to do."""
+        try:
+            yield
+        except FAILS as error:
+            raise DataError(
+                f"{self._path}: this store cannot be used any more: {error}; make room, or name another file "
+                "with --store. What it has kept stays, and the same command goes on from there"
+            ) from None
 
     def __enter__(self) -> Store:
         return self
@@ -84,34 +121,48 @@ class Store:
     # Not `__len__`: an empty store would be false.
     def count(self) -> int:
         """Count the answers."""
-        (count,) = self._file.execute("SELECT count(*) FROM answers").fetchone()
+        with self._told():
+            (count,) = self._file.execute("SELECT count(*) FROM answers").fetchone()
         return int(count)
 
-    def get(self, keys: Iterable[str]) -> dict[str, Answer]:
+    def get(self, keys: Iterable[str]) -> dict[str, PointAnswer]:
         """Return the answers that are kept, by key."""
         found = {}
-        with closing(self._file.cursor()) as cursor:
+        with self._told(), closing(self._file.cursor()) as cursor:
             for key in keys:
-                row = cursor.execute("SELECT text FROM answers WHERE key = ?", (key,)).fetchone()
-                if row is not None:
-                    found[key] = Answer(row[0])
+                row = cursor.execute("SELECT text, digest FROM answers WHERE key = ?", (key,)).fetchone()
+                if row is None:
+                    continue
+                text, digest = row
+                if isinstance(text, bytes) and digest == _digest(key, text):
+                    found[key] = PointAnswer(text.decode())
+                else:
+                    self.damaged += 1
+                    _log.warning("%s: a kept answer is damaged, and computed again", self._path)
         return found
 
-    def put(self, key: str, answer: Answer) -> None:
+    def put(self, key: str, answer: PointAnswer) -> None:
         """Keep an answer; it is in the file when this returns."""
-        self._file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer.text))
+        row = key, answer.text, _digest(key, answer.text.encode()).decode()
+        with self._told():
+            self._file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
+
+
+def _digest(key: str, text: bytes) -> bytes:
+    """Return the digest that an answer is kept with: of its key too, so that it answers no other point."""
+    return sha256(key.encode() + b"\0" + text).hexdigest().encode()
 
 
 _log = logging.getLogger(__name__)
 
 # (done, all that will be computed within the trials, the point just answered)
-Advance = Callable[[int, int, Point], None]
-Compute = Callable[[Point], Answer]
+Advance = Callable[[int, int, StudyPoint], None]
+Compute = Callable[[StudyPoint], PointAnswer]
 
 
 @dataclass
 class Budget:
-    """How much a study may still compute; what is kept costs nothing.
+    """The points that a study may still compute; kept answers cost nothing.
 
     seconds  from the making of this record; None: no limit
     trials   new points; None: no limit
@@ -146,7 +197,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StudyOutcome:
     """The answers to the points of a study.
 
     points    as they were asked, in order
@@ -155,29 +206,29 @@ class Outcome:
     computed  how many answers are new
     """
 
-    points: tuple[Point, ...]
+    points: tuple[StudyPoint, ...]
     keys: tuple[str, ...]
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, PointAnswer]
     computed: int
 
-    def __iter__(self) -> Iterator[tuple[Point, Answer | None]]:
+    def __iter__(self) -> Iterator[tuple[StudyPoint, PointAnswer | None]]:
         for point, key in zip(self.points, self.keys, strict=True):
             yield point, self.answers.get(key)
 
     @property
     def left(self) -> int:
-        """How many points have no answer."""
+        """The number of points without an answer."""
         return sum(key not in self.answers for key in self.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where and by whom points are computed.
+    """The place where points are kept and the workers that compute them.
 
     store      keeps the answers
     jobs       processes; 1: this one alone, None: one for each usable core, where points are worth a start
     scheduler  address of a Dask scheduler, to which points are sent instead; "" without
-    advance    is told each answer that was computed
+    advance    is called with each answer that was computed
     compute    a function of a module, or a class's, that answers a point
     """
 
@@ -188,8 +239,8 @@ class Engine:
     compute: Compute = measure
 
     @default_arithmetic
-    def answer(self, points: Sequence[Point], budget: Budget | None = None) -> Outcome:
-        """Answer points; equal ones are computed once, and what is kept not at all.
+    def answer(self, points: Sequence[StudyPoint], budget: Budget | None = None) -> StudyOutcome:
+        """Answer points; equal ones are computed once, and kept ones not at all.
 
         Answers do not depend on how many processes compute them. Killed at any moment, a study loses at most
         as many points as it has jobs: those that were being computed.
@@ -202,7 +253,7 @@ class Engine:
         answers = self.store.get(by_key)
         missing = [key for key in by_key if key not in answers]
         _log.info("%d points: %d are kept, %d to compute", len(by_key), len(answers), len(missing))
-        # What is told is what will be done: no more than the trials that are left.
+        # The total counts the work that will be done: no more than the trials that are left.
         total = len(missing) if budget.trials is None else min(len(missing), budget.trials)
         # Asked for one by one as processes become free, so that the budget is looked at before each.
         wanted = ((key, by_key[key]) for key in missing if budget.take())
@@ -213,9 +264,9 @@ class Engine:
             computed += 1
             self.advance(computed, total, point)
         _log.info("computed %d of %d", computed, len(missing))
-        return Outcome(tuple(points), keys, answers, computed)
+        return StudyOutcome(tuple(points), keys, answers, computed)
 
-    def _compute(self, tasks: Any, count: int) -> Iterator[tuple[tuple[str, Point], Answer]]:
+    def _compute(self, tasks: Any, count: int) -> Iterator[tuple[tuple[str, StudyPoint], PointAnswer]]:
         if self.scheduler:
             yield from on_dask(self.scheduler, self.compute, tasks)
             return
@@ -237,12 +288,12 @@ class _Second:
 
     compute: Compute
 
-    def __call__(self, task: tuple[str, Point]) -> Answer:
+    def __call__(self, task: tuple[str, StudyPoint]) -> PointAnswer:
         """Answer the point."""
         return self.compute(task[1])
 
 
-def require_answer(point: Point, answer: Answer | None) -> Answer:
+def require_answer(point: StudyPoint, answer: PointAnswer | None) -> PointAnswer:
     """Return an answer that a study cannot do without.
 
     Raises   AscendSimError with the reason why there is none
@@ -265,8 +316,8 @@ AHEAD = 2
 
 
 def on_dask(
-    address: str, compute: Callable[[Point], Answer], tasks: Iterable[tuple[Key, Point]]
-) -> Iterator[tuple[tuple[Key, Point], Answer]]:
+    address: str, compute: Callable[[StudyPoint], PointAnswer], tasks: Iterable[tuple[Key, StudyPoint]]
+) -> Iterator[tuple[tuple[Key, StudyPoint], PointAnswer]]:
     """Compute points on the workers of a scheduler.
 
     Raises   UnsupportedError without Dask, ConfigError where no scheduler answers, or its workers run other
@@ -281,10 +332,12 @@ def on_dask(
         ) from None
     try:
         client = Client(address, timeout=PATIENCE)
-    except (OSError, ValueError) as error:
+    # Whoever answers that is no scheduler may say anything, such as a size of 3 EiB (MemoryError).
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(
-            f"--scheduler {address}: no scheduler answers: {error}; start one with `dask scheduler`, or "
-            "leave it out and give --jobs"
+            f"--scheduler {address}: no Dask scheduler answers: {reason}; start one with `dask scheduler`, "
+            "or leave it out and give --jobs"
         ) from None
     with client:
         versions = client.run(code_version)
@@ -297,15 +350,12 @@ def on_dask(
         yield from arriving(lambda task: executor.submit(compute, task[1]), tasks, AHEAD * threads)
 
 
-FORMATS = (".csv", ".parquet")
-
-
-def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
+def calls_table(outcome: StudyOutcome) -> Table:
     """Return a row for each kernel of each point, in the order of the points; a failed point has one row.
 
     A point that stands there twice, as the product as it is may for several changes, has its rows once.
 
-    The columns are those of `Point.values`, then `status` ("timed", "failed" or "left out") and `reason`,
+    The columns are those of `StudyPoint.values`, `status` ("timed", "failed" or "left out") and `reason`,
     then those of `Estimate.to_records`.
     """
     found = []
@@ -323,45 +373,8 @@ def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
     columns = dict.fromkeys(name for row in found for name in row)
     first = [name for name in (*_point_columns(outcome), "status", "reason") if name in columns]
     order = [*first, *(name for name in columns if name not in first)]
-    return [{name: row.get(name) for name in order} for row in found]
+    return Table.of_records("Calls", [{name: row.get(name) for name in order} for row in found])
 
 
-def _point_columns(outcome: Outcome) -> Sequence[str]:
+def _point_columns(outcome: StudyOutcome) -> Sequence[str]:
     return list(outcome.points[0].values) if outcome.points else ()
-
-
-def require_table_name(path: Path) -> None:
-    """Refuse the name of a table that says no format.
-
-    Raises   ConfigError
-    """
-    if path.suffix not in FORMATS:
-        raise ConfigError(f"{path}: a table ends in {' or '.join(FORMATS)}; give it one of these names")
-
-
-def write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write rows as CSV or, with pyarrow (an extra), as Parquet; the ending of the path says which.
-
-    Raises   ConfigError for another ending, UnsupportedError without pyarrow
-    """
-    require_table_name(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".parquet":
-        _write_parquet(rows, path)
-        return
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]) if rows else [])
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    try:
-        from pyarrow import Table
-        from pyarrow.parquet import write_table as write_parquet
-    except ImportError:
-        raise UnsupportedError(
-            f"{path}: Parquet is written by pyarrow, which is not installed; "
-            f"{install_hint('parquet')}, or end the name in .csv"
-        ) from None
-    write_parquet(Table.from_pylist(list(rows)), path)

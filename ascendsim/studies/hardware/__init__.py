@@ -1,4 +1,4 @@
-"""What changes of the hardware buy.
+"""Gains in time by changes of the hardware.
 
 records   the question and the answer
 enlarging every figure of a product made better, each alone

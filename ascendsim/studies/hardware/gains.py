@@ -12,9 +12,9 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Change, Profile, contradiction, load_profile
-from ascendsim.studies.engine.measure import Answer
-from ascendsim.studies.engine.point import NETWORK, Before, Point
-from ascendsim.studies.engine.run import Budget, Engine, Outcome, require_answer
+from ascendsim.studies.engine.measure import PointAnswer
+from ascendsim.studies.engine.point import NETWORK, Before, StudyPoint
+from ascendsim.studies.engine.run import Budget, Engine, StudyOutcome, require_answer
 from ascendsim.studies.hardware.plans import (
     Ask,
     Place,
@@ -26,7 +26,7 @@ from ascendsim.studies.hardware.plans import (
     without_change,
 )
 from ascendsim.studies.hardware.records import Doubt, Gain, HardwareAnswer, LayerGain, Question, StudiedLayer
-from ascendsim.studies.sweep import ends, hashable, ranged_figures
+from ascendsim.studies.sweep import ends, hashable, ranged_figures, studied
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
@@ -36,7 +36,7 @@ Move = tuple[str, Any]  # path of an assumed figure, and an end of its range
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CallPair:
     """One change under one start: the calls before and after it, whose plans are kept; points by layer.
 
     before     on the unchanged product under its own plans
@@ -46,13 +46,15 @@ class Pair:
 
     change: Change
     start: str
-    before: Mapping[StudiedLayer, Point]
-    unchanged: Mapping[StudiedLayer, Point]
-    after: Mapping[StudiedLayer, Point]
+    before: Mapping[StudiedLayer, StudyPoint]
+    unchanged: Mapping[StudiedLayer, StudyPoint]
+    after: Mapping[StudiedLayer, StudyPoint]
 
 
-def doubts(product: str | Path, pairs: Sequence[Pair], shares: Sequence[float], asking: Ask) -> list[Doubt]:
-    """Return the doubt of what each change itself saves.
+def doubts(
+    product: str | Path, pairs: Sequence[CallPair], shares: Sequence[float], asking: Ask
+) -> list[Doubt]:
+    """Return the doubt in the saving of each change itself.
 
     Each figure is moved alone to both ends of its range, before and after the change alike; then all that
     lower the gain together, and all that raise it. As in `interval`, the two are no bounds that hold whatever
@@ -97,10 +99,10 @@ def _ends(share: float, found: Mapping[Moves, float | None], *, lower: bool) -> 
 
 
 def _shares(
-    product: str | Path, pairs: Sequence[Pair], moves: Sequence[Iterable[Moves]], asking: Ask
+    product: str | Path, pairs: Sequence[CallPair], moves: Sequence[Iterable[Moves]], asking: Ask
 ) -> list[dict[Moves, float | None]]:
     """Return the gain of each pair under each of its moves; None where figures contradict each other."""
-    points: dict[Any, Point] = {}
+    points: dict[Any, StudyPoint] = {}
     for at, (pair, own) in enumerate(zip(pairs, moves, strict=True)):
         for move in own:
             values = _moved(product, pair.change, dict(move))
@@ -123,7 +125,7 @@ def _shares(
     return found
 
 
-def _after(point: Point, values: Mapping[str, Any], move: Mapping[str, Any]) -> Point:
+def _after(point: StudyPoint, values: Mapping[str, Any], move: Mapping[str, Any]) -> StudyPoint:
     """Return a changed call with moved figures; cores that it leaves idle are no change of it."""
     own = {path: value for path, value in values.items() if path in move or path in point.changes}
     return replace(point, changes=FrozenMap(own))
@@ -137,7 +139,7 @@ def _moved(product: str | Path, change: Change, move: dict[str, Any]) -> FrozenM
         return None  # that end contradicts another figure
 
 
-def _total_us(answers: Mapping[Any, Answer], pair: Pair, name: tuple[Any, ...]) -> float | None:
+def _total_us(answers: Mapping[Any, PointAnswer], pair: CallPair, name: tuple[Any, ...]) -> float | None:
     total = 0.0
     for layer in pair.before:
         answer = answers.get((*name, layer))
@@ -150,8 +152,8 @@ def _total_us(answers: Mapping[Any, Answer], pair: Pair, name: tuple[Any, ...]) 
 GRADIENTS = ("grad_input", "grad_weight")
 
 
-def tuned_point(point: Point, tilings: int, engine: Engine, budget: Budget) -> Point:
-    """Return the point with tuned plans, of at most so many that are tried for each gradient.
+def tuned_point(point: StudyPoint, tilings: int, engine: Engine, budget: Budget) -> StudyPoint:
+    """Return the point with tuned plans; at most `tilings` plans are tried for each gradient.
 
     Raises   AscendSimError where the product's own plan cannot be timed; ConfigError where time or trials are
              used up
@@ -183,7 +185,7 @@ def tuned_point(point: Point, tilings: int, engine: Engine, budget: Budget) -> P
 
 
 def with_tuned(
-    question: Question, gains: Sequence[Gain], pairs: Sequence[Pair], engine: Engine, budget: Budget
+    question: Question, gains: Sequence[Gain], pairs: Sequence[CallPair], engine: Engine, budget: Budget
 ) -> list[Gain]:
     """Return gains with the times under tuned plans, before and after; no slower one is taken."""
     profile = load_profile(question.product)
@@ -205,7 +207,7 @@ def with_tuned(
     return found
 
 
-def _tuned_us(point: Point, tilings: int, engine: Engine, budget: Budget) -> float:
+def _tuned_us(point: StudyPoint, tilings: int, engine: Engine, budget: Budget) -> float:
     tuned = tuned_point(point, tilings, engine, budget)
     ((_, answer),) = engine.answer([tuned], budget)
     return require_answer(tuned, answer).time_us
@@ -216,12 +218,12 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """An engine and what it may still compute."""
+    """An engine and its remaining budget."""
 
     engine: Engine
     budget: Budget
 
-    def __call__(self, points: Mapping[Name, Point]) -> dict[Name, Answer]:
+    def __call__(self, points: Mapping[Name, StudyPoint]) -> dict[Name, PointAnswer]:
         """Answer points by name.
 
         Raises   ConfigError where time or trials are used up; what was computed is kept
@@ -235,25 +237,27 @@ class Asking:
         return dict(zip(points, _answers(outcome), strict=True))
 
 
-def _answers(outcome: Outcome) -> list[Answer]:
+def _answers(outcome: StudyOutcome) -> list[PointAnswer]:
     return [answer for _, answer in outcome if answer is not None]
 
 
 @default_arithmetic
-def study_hardware(question: Question, engine: Engine, budget: Budget) -> tuple[HardwareAnswer, list[Point]]:
+def study_hardware(
+    question: Question, engine: Engine, budget: Budget
+) -> tuple[HardwareAnswer, list[StudyPoint]]:
     """Answer what changes buy, and return the points that were timed for it, for a table.
 
     Raises   ConfigError for a change of no figure, and where time or trials are used up; AscendSimError where
              a layer cannot be timed on the unchanged product
     """
     profile = load_profile(question.product)
-    # All changes are read before the first call is timed: a mistyped one is told at once.
+    # All changes are read before the first call is timed: a mistyped one is refused at once.
     figures = {change.name: _figures(change, profile) for change in question.changes}
     asking = Asking(engine, budget)
     points = base_points(question)
     base = {place: require_answer(points[place], answer) for place, answer in asking(points).items()}
     timed = list(points.values())
-    gains, pairs, refused = list[Gain](), list[Pair](), dict[str, str]()
+    gains, pairs, refused = list[Gain](), list[CallPair](), dict[str, str]()
     for change in question.changes:
         outcome = _change(question, change.on(profile), points, base, asking)
         if isinstance(outcome, str):
@@ -264,7 +268,7 @@ def study_hardware(question: Question, engine: Engine, budget: Budget) -> tuple[
             gains.append(Gain(change.name, FrozenMap(figures[change.name]), start, rows))
             places = {layer: (layer, start) for layer in question.layers}
             pairs.append(
-                Pair(
+                CallPair(
                     change,
                     start,
                     {layer: under(points[at], base[at].plans) for layer, at in places.items()},
@@ -278,15 +282,13 @@ def study_hardware(question: Question, engine: Engine, budget: Budget) -> tuple[
     if question.doubt:
         found = doubts(question.product, pairs, [gain.own_share for gain in gains], asking)
         gains = [replace(gain, doubt=doubt) for gain, doubt in zip(gains, found, strict=True)]
-    assumed = len(ranged_figures(profile))
-    digest = profile.content.hex()
-    return HardwareAnswer(question, profile.variant, digest, assumed, tuple(gains), FrozenMap(refused)), timed
+    return HardwareAnswer(question, *studied(profile), tuple(gains), FrozenMap(refused)), timed
 
 
-def base_points(question: Question) -> dict[Place, Point]:
+def base_points(question: Question) -> dict[Place, StudyPoint]:
     """Return the calls on the unchanged product, by layer and start."""
     return {
-        (layer, start): Point(
+        (layer, start): StudyPoint(
             layer.problem,
             question.product,
             dtype=question.dtype,
@@ -307,7 +309,7 @@ def _run_before(question: Question, at: int) -> tuple[Before, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Changed:
+class _ChangeGains:
     """A change on all layers and starts.
 
     better     the points under the better plans; `unchanged` those on the unchanged product under the better
@@ -316,18 +318,18 @@ class _Changed:
     """
 
     gains: Mapping[Place, LayerGain]
-    better: Mapping[Place, Point]
-    unchanged: Mapping[Place, Point]
-    points: list[Point]
+    better: Mapping[Place, StudyPoint]
+    unchanged: Mapping[Place, StudyPoint]
+    points: list[StudyPoint]
 
 
 def _change(
     question: Question,
     values: FrozenMap[str, Any],
-    points: Mapping[Place, Point],
-    base: Mapping[Place, Answer],
+    points: Mapping[Place, StudyPoint],
+    base: Mapping[Place, PointAnswer],
     asking: Asking,
-) -> _Changed | str:
+) -> _ChangeGains | str:
     """Time one change; a text says why it cannot be timed at all.
 
     points  on the unchanged product, with their answers `base`
@@ -351,7 +353,11 @@ def _change(
             return f"{point.label}: {tried['anew', place].reason}"
     both = mixed(changed, tried)
     mixes = asking(both)
-    gains, better, new = dict[Place, LayerGain](), dict[Place, Point](), dict[Place, Mapping[str, Plan]]()
+    gains, better, new = (
+        dict[Place, LayerGain](),
+        dict[Place, StudyPoint](),
+        dict[Place, Mapping[str, Plan]](),
+    )
     for place, point in changed.items():
         options = [(tried["same", place], same[place]), (tried["anew", place], point)]
         if place in both:
@@ -379,15 +385,15 @@ def _change(
     less = left_unused(values, load_profile(question.product))
     spared = {place: replace(point, changes=less) for place, point in better.items()} if less else {}
     there, more = without_change(new, spared, points, base, asking)
-    return _told_apart(_Changed(gains, better, {}, [*timed, *more]), there, points, base)
+    return _told_apart(_ChangeGains(gains, better, {}, [*timed, *more]), there, points, base)
 
 
 def _told_apart(
-    changed: _Changed,
-    there: Mapping[Place, tuple[Point, float]],
-    points: Mapping[Place, Point],
-    base: Mapping[Place, Answer],
-) -> _Changed:
+    changed: _ChangeGains,
+    there: Mapping[Place, tuple[StudyPoint, float]],
+    points: Mapping[Place, StudyPoint],
+    base: Mapping[Place, PointAnswer],
+) -> _ChangeGains:
     """Add what the unchanged product makes of the new plans: `there` has the points and their times."""
     gains = dict(changed.gains)
     unchanged = {place: under(point, base[place].plans) for place, point in points.items()}
@@ -399,8 +405,8 @@ def _told_apart(
 
 
 def _with_cores_idle(
-    same: Mapping[Place, Point], values: Mapping[str, Any], profile: Profile
-) -> dict[Place, Point]:
+    same: Mapping[Place, StudyPoint], values: Mapping[str, Any], profile: Profile
+) -> dict[Place, StudyPoint]:
     """Return the calls on a product with more cores that leave those idle; none where it has no more.
 
     The kernels beside the products run on all vector cores, whatever their number: what more of them take to

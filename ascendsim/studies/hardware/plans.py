@@ -12,23 +12,23 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import Change, Profile
-from ascendsim.studies.engine.measure import Answer
-from ascendsim.studies.engine.point import Point
+from ascendsim.studies.engine.measure import PointAnswer
+from ascendsim.studies.engine.point import StudyPoint
 from ascendsim.studies.hardware.records import StudiedLayer
 
 Place = tuple[StudiedLayer, str]  # a layer, and a start of L2
-Ask = Callable[[Mapping[Any, Point]], dict[Any, Answer]]
+Ask = Callable[[Mapping[Any, StudyPoint]], dict[Any, PointAnswer]]
 GRADIENTS = ("grad_input", "grad_weight")
 CORES = ("cores.cube", "cores.vector")
 
 
-def under(point: Point, plans: Mapping[str, Plan]) -> Point:
+def under(point: StudyPoint, plans: Mapping[str, Plan]) -> StudyPoint:
     """Return a point under given plans."""
     return replace(point, tiling=FrozenMap(plans))
 
 
-def keeps(point: Point, plans: Mapping[str, Plan]) -> bool:
-    """Tell whether a call chooses just these plans."""
+def keeps(point: StudyPoint, plans: Mapping[str, Plan]) -> bool:
+    """Return whether a call chooses just these plans."""
     call = point.problem, point.dtype, point.cube_math_type
     try:
         chosen = plans_of_call(*call, output_mask=point.gradients, product=point.profile)
@@ -38,13 +38,15 @@ def keeps(point: Point, plans: Mapping[str, Plan]) -> bool:
     return _values(chosen) == _values(plans)
 
 
-def mixed(changed: Mapping[Place, Point], tried: Mapping[tuple[str, Place], Answer]) -> dict[Place, Point]:
+def mixed(
+    changed: Mapping[Place, StudyPoint], tried: Mapping[tuple[str, Place], PointAnswer]
+) -> dict[Place, StudyPoint]:
     """Return the calls whose gradients are best under plans of both kinds, each under its better one."""
     plans = {place: better_plans(tried["same", place], tried["anew", place]) for place in changed}
     return {place: under(changed[place], own) for place, own in plans.items() if own}
 
 
-def better_plans(same: Answer, anew: Answer) -> Mapping[str, Plan] | None:
+def better_plans(same: PointAnswer, anew: PointAnswer) -> Mapping[str, Plan] | None:
     """Return the faster plan of each gradient, if they come from different answers; else None."""
     if same.reason:
         return None
@@ -55,18 +57,18 @@ def better_plans(same: Answer, anew: Answer) -> Mapping[str, Plan] | None:
     return {name: (same if stays[name] else anew).plans[name] for name in named}
 
 
-def _gradient_us(answer: Answer, gradient: str) -> float:
+def _gradient_us(answer: PointAnswer, gradient: str) -> float:
     """Return the microseconds of the kernels that make a gradient, casts of it included."""
     return float(sum(row["time_us"] for row in answer.records if str(row["kernel"]).endswith(gradient)))
 
 
 def without_change(
     new: Mapping[Place, Mapping[str, Plan]],
-    spared: Mapping[Place, Point],
-    points: Mapping[Place, Point],
-    base: Mapping[Place, Answer],
+    spared: Mapping[Place, StudyPoint],
+    points: Mapping[Place, StudyPoint],
+    base: Mapping[Place, PointAnswer],
     asking: Ask,
-) -> tuple[dict[Place, tuple[Point, float]], list[Point]]:
+) -> tuple[dict[Place, tuple[StudyPoint, float]], list[StudyPoint]]:
     """Time what needs no change on the unchanged product: new plans, and leaving unused what a change takes.
 
     new     new plans of the calls that have some
@@ -97,7 +99,7 @@ def without_change(
     others = together | {(place, "spared"): point for place, point in spared.items()}
     fits |= {at: answer.time_us for at, answer in asking(others).items() if not answer.reason}
     tried = alone | others
-    found: dict[Place, tuple[Point, float]] = {}
+    found: dict[Place, tuple[StudyPoint, float]] = {}
     for (place, name), time_us in fits.items():
         if place not in found or time_us < found[place][1]:
             found[place] = tried[place, name], time_us
@@ -141,7 +143,7 @@ def _values(plans: Mapping[str, Plan]) -> dict[str, object]:
     return {name: plan.to_dict() for name, plan in plans.items()}
 
 
-# Figures of size and number, of which more is better. The two clocks of a product are one oscillator.
+# Figures of size and number where more is better. The two clocks of a product are one oscillator.
 SIZES = (
     {"cores.cube", "cores.vector"},
     {"clock.cube_mhz", "clock.vector_mhz"},
@@ -176,7 +178,7 @@ def enlargings(profile: Profile) -> tuple[Change, ...]:
 
 
 def better_value(path: str, value: Any) -> Any:
-    """Return a faster value of a figure of speed; None of what is none.
+    """Return a faster value of a figure of speed; None for other figures.
 
     A share becomes a tenth larger, at most 1; a whole number of cycles is rounded down, to the least that a
     product file may give.

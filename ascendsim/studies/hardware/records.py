@@ -1,4 +1,4 @@
-"""The question what changes buy, and its answer: frozen records of plain values."""
+"""What changes of the hardware buy, and which designs are worth their cost: questions and answers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.profile import Change
+from ascendsim.profile import Change, CostFormula
+from ascendsim.studies.records import StudyAnswer
 
 Mask = tuple[bool, bool, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class StudiedLayer:
-    """One convolution of what is studied: its name, how often it is there, which gradients are made."""
+    """One convolution of the study: its name, its count, and its gradients."""
 
     name: str
     problem: ConvProblem
@@ -26,7 +27,7 @@ class StudiedLayer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Changes, and the calls of which it is asked what they buy.
+    """Changes, and the calls whose gains by them are asked for.
 
     title    what the layers are, for people
     product  name of a product or variant, or path of its file
@@ -80,7 +81,7 @@ class LayerGain:
     @property
     @default_arithmetic
     def unchanged_us(self) -> float:
-        """What the unchanged product takes at best, under its own plans or as `plan_us` says."""
+        """The best time of the unchanged product, under its own plans or as in `plan_us`."""
         return self.base_us if self.plan_us is None else min(self.base_us, self.plan_us)
 
     @property
@@ -200,17 +201,88 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class HardwareAnswer:
-    """What changes buy.
-
-    variant   the product's variant; `digest` of its figures
-    assumed   number of its assumed figures that have a range
-    refused   change -> why it could not be timed
-    """
+class HardwareAnswer(StudyAnswer):
+    """What changes buy; `refused`: change -> why it could not be timed."""
 
     question: Question
-    variant: str
-    digest: str
-    assumed: int
     gains: tuple[Gain, ...]
     refused: Mapping[str, str]
+
+
+OVER_BUDGET = "over the budget"
+
+
+@dataclass(frozen=True, slots=True)
+class DesignQuestion:
+    """Designs: every combination of one change of each group, the product as it is among them.
+
+    groups   changes that exclude each other, such as the values of one figure
+    cost     in the user's unit
+    budget   the most that a design may cost; None: whatever
+    tilings  plans that are tried for each gradient of each layer on each design
+    margin   part of a time by which estimated ratios of two plans are off: less is no difference
+    """
+
+    title: str
+    product: str | Path
+    layers: tuple[StudiedLayer, ...]
+    groups: tuple[tuple[Change, ...], ...]
+    cost: CostFormula
+    budget: float | None = None
+    starts: tuple[str, ...] = ("warm", "handed")
+    tilings: int = 20
+    dtype: str = "float16"
+    cube_math_type: int = 0
+    margin: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """One combination of changes.
+
+    figures   dotted path -> value; empty for the product as it is
+    cost      None where figures contradict each other, so that there is no product to cost anything
+    usual_us  microseconds of all layers with their counts under the plans that its operators choose, without
+              changes of layout
+    tuned_us  the same under the best plan of each gradient that was found
+    reason    why it could not be timed, or was not; "" where it was
+    """
+
+    name: str
+    figures: Mapping[str, Any]
+    cost: float | None
+    usual_us: float = 0.0
+    tuned_us: float = 0.0
+    reason: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it cannot be timed; what costs too much could be, and is not asked about."""
+        return self.reason not in ("", OVER_BUDGET)
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether it costs too much."""
+        return self.reason == OVER_BUDGET
+
+
+@dataclass(frozen=True, slots=True)
+class DesignAnswer(StudyAnswer):
+    """All designs, the product as it is first; and their front: none costs less and is as fast."""
+
+    question: DesignQuestion
+    designs: tuple[Design, ...]
+
+    @property
+    def front(self) -> tuple[Design, ...]:
+        """The designs that no other beats in time at no more cost, the cheapest first."""
+        timed = [
+            (design.cost, design.tuned_us, design)
+            for design in self.designs
+            if design.cost is not None and not design.reason
+        ]
+        found: list[Design] = []
+        for _, _, design in sorted(timed, key=lambda row: row[:2]):
+            if not found or design.tuned_us < found[-1].tuned_us:
+                found.append(design)
+        return tuple(found)

@@ -1,6 +1,6 @@
-"""Which accumulation model has a device? Sums whose results tell, and the models that agree with them.
+"""Find a device's accumulation model: sums whose results differ, and the models that agree with them.
 
-vectors     sums that tell models apart, as two matrices
+vectors     sums that separate models, as two matrices
 cases       the same sums as a matrix product and as both gradients, by format; what the simulator answers
 folder      inputs, a script that runs them, and outputs, in a folder
 candidates  the models that may be, the ways in which a kernel may cut a reduction, what each would answer

@@ -1,4 +1,4 @@
-"""A probe as a folder: inputs, a script that runs them on a device, and what it answered.
+"""A probe as a folder: inputs, a script that runs them on a device, and the device's answers.
 
 probe.json        the calls
 inputs.npz        operands of each call as integers of their bits, since numpy has no bfloat16
@@ -9,8 +9,6 @@ outputs.npz       results of the calls, as integers of their bits
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,11 +19,12 @@ import numpy as np
 
 from ascendsim.arguments import items, refusal
 from ascendsim.errors import ConfigError
+from ascendsim.files import parse_json, read_npz, read_text, write_npz, write_text
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.formats.casts import encode, hf32
-from ascendsim.studies.identify.vectors import Case, cases_of, operands, weight_rows
+from ascendsim.studies.identify.vectors import ProbeCase, cases_of, operands, weight_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +71,7 @@ np.savez("outputs.npz", **outputs)
 
 
 @default_arithmetic
-def write_probe(folder: Path, formats: tuple[str, ...]) -> tuple[Case, ...]:
+def write_probe(folder: Path, formats: tuple[str, ...]) -> tuple[ProbeCase, ...]:
     """Write the calls of some formats, and the script that runs them, into a folder; return the calls.
 
     Raises   ConfigError for a format without a probe, a folder that cannot be written, or one with answers:
@@ -93,15 +92,15 @@ def write_probe(folder: Path, formats: tuple[str, ...]) -> tuple[Case, ...]:
     document = {"schema": SCHEMA, "cases": listed}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        np.savez(folder / INPUTS, **arrays)  # type: ignore[arg-type]
-        (folder / SCRIPT_NAME).write_text(SCRIPT)
-        (folder / "probe.json").write_text(json.dumps(document, indent=1) + "\n")
+        write_npz(folder / INPUTS, arrays)
+        write_text(folder / SCRIPT_NAME, SCRIPT)
+        write_text(folder / "probe.json", json.dumps(document, indent=1) + "\n")
     except OSError as error:
         raise ConfigError(f"probe: {folder} cannot be written: {error.strerror}") from None
     return cases
 
 
-def _described(case: Case, m: int, n: int) -> dict[str, Any]:
+def _described(case: ProbeCase, m: int, n: int) -> dict[str, Any]:
     """Return a call as the script reads it; `missing` is the shape of the tensor that is not read."""
     missing = [2, n, m, 1] if case.route == "grad_input" else [weight_rows(m), n, 1, 1]
     return {
@@ -120,7 +119,7 @@ def _bits(stored: Any) -> NDArray[Any]:
 
 
 @default_arithmetic
-def write_outputs(folder: Path, outputs: Mapping[Case, Floats]) -> None:
+def write_outputs(folder: Path, outputs: Mapping[ProbeCase, Floats]) -> None:
     """Write answers (m, n) as the script writes them."""
     made = {}
     for case, values in outputs.items():
@@ -130,11 +129,11 @@ def write_outputs(folder: Path, outputs: Mapping[Case, Floats]) -> None:
         elif case.route == "grad_weight":
             values = np.pad(values, ((0, weight_rows(m) - m), (0, 0)))[:, :, None, None]
         made[case.name] = _bits(encode(np.ascontiguousarray(values), case.stored))
-    np.savez(folder / OUTPUTS, **made)  # type: ignore[arg-type]
+    write_npz(folder / OUTPUTS, made)
 
 
 @default_arithmetic
-def read_outputs(folder: Path) -> dict[Case, Floats]:
+def read_outputs(folder: Path) -> dict[ProbeCase, Floats]:
     """Return the answers in a folder: float32 carriers (m, n), by call.
 
     Raises   ConfigError for a folder without a probe or without answers, or where they do not fit
@@ -144,15 +143,10 @@ def read_outputs(folder: Path) -> dict[Case, Floats]:
     if not path.is_file():
         raise ConfigError(f"identify: {path} is missing; run `python {SCRIPT_NAME}` there")
     try:
-        # Opened here, so that a damaged archive leaves no file open behind numpy's error.
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if not isinstance(loaded, np.lib.npyio.NpzFile):
-                raise ValueError("one array, not an archive of them")
-            # What is no array in the archive comes as bytes; its shape is refused below.
-            arrays = {name: np.asarray(loaded[name]) for name in loaded.files}
-    # A script that was ended while it wrote leaves an empty file (EOFError) or part of one.
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        # What is no array in the archive comes as bytes; its shape is refused below.
+        arrays = {name: np.asarray(value) for name, value in read_npz(path).items()}
+    # A script that was ended while it wrote leaves an empty file or part of one.
+    except (OSError, ValueError):
         told = f"{path} cannot be read as an .npz; run `python {SCRIPT_NAME}` again"
         raise ConfigError(f"identify: {told}") from None
     answered = {}
@@ -166,11 +160,11 @@ def read_outputs(folder: Path) -> dict[Case, Floats]:
     return answered
 
 
-def _listed(folder: Path) -> list[Case]:
+def _listed(folder: Path) -> list[ProbeCase]:
     """Return the calls of a probe, in the order of its file."""
     path = folder / "probe.json"
     try:
-        document = json.loads(path.read_text())
+        document = parse_json(read_text(path))
         if document["schema"] == SCHEMA:
             names = [call["name"] for call in document["cases"]]
             return [case for name in names for case in cases_of() if case.name == name]
@@ -184,7 +178,7 @@ def _listed(folder: Path) -> list[Case]:
     )
 
 
-def _values(case: Case, bits: NDArray[Any]) -> Floats:
+def _values(case: ProbeCase, bits: NDArray[Any]) -> Floats:
     """Return an answer as float32 (m, n)."""
     v, stored = case.vectors(), case.stored
     m, n = v.a.shape[0], v.b.shape[1]
@@ -224,7 +218,7 @@ class PublicFigure:
 
 FLOAT32 = (PublicFigure((64, 64, 64), "float32", 23.9), PublicFigure((32, 64, 64), "float32", 24.4))
 HF32 = PublicFigure((64, 64, 64), "hf32", 12.7)
-# The figures have one decimal; a median of some thousand errors wanders by as much as half of that.
+# The figures have one decimal; a median of some thousand errors varies by up to half of a unit of it.
 TOLERANCE = 0.1
 MODELS = (
     "block:4:RNE",
@@ -260,9 +254,9 @@ class Ranked:
 def rank_by_public_figures(models: Sequence[str] = MODELS) -> tuple[Ranked, ...]:
     """Return models by their distance from the published figures of float32, the nearest first.
 
-    Order   distances are taken to the precision of the figures; models that these cannot tell apart stay in
+    Order   distances are taken to the precision of the figures; models that these cannot separate stay in
             the order given, of which the usual one begins with the fewest assumptions
-    Raises  ConfigError for what is no list of models
+    Raises  ConfigError for a value that is no list of models
     """
     named = items(models)
     if named is None or not all(isinstance(name, str) for name in named):

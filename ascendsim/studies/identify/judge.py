@@ -18,7 +18,7 @@ from ascendsim.numerics.formats.casts import hf32, round_to
 from ascendsim.numerics.formats.dtypes import DType, dtype
 from ascendsim.ops.reference.ordered import add_in_order
 from ascendsim.studies.identify.records import Agreeing, Evidence, Identification, Near
-from ascendsim.studies.identify.vectors import DEPTH, Case, Vectors, vectors_of
+from ascendsim.studies.identify.vectors import DEPTH, ProbeCase, Vectors, vectors_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +34,8 @@ BLOCKS = (2, 4, 8, 16, 32, 64)
 OPTIONS = ("+split3", "+ftz-in", "+ftz-acc", "+saturate")
 
 
-class Cut(NamedTuple):
-    """How a kernel cuts a reduction: into parts, added in float32 in their order, each in Mmads of `base_k`.
+class ReductionCut(NamedTuple):
+    """The cut of a reduction: parts, added in float32 in their order, each in Mmads of `base_k`.
 
     Parts are whole fractals, of equal length but for the last
     """
@@ -71,11 +71,11 @@ def candidate_names(fmt: str) -> tuple[str, ...]:
     return tuple(plain + [model + option for model in usual for option in OPTIONS])
 
 
-def cuts(depth: int, unit: int) -> tuple[Cut, ...]:
-    """Return the ways in which a kernel may cut a reduction in units of so many products."""
+def cuts(depth: int, unit: int) -> tuple[ReductionCut, ...]:
+    """Return the ways in which a kernel may cut a reduction in units of `unit` products."""
     # The largest first: what fits in one Mmad is usually one.
     lengths = [(depth, 1), *((_length(depth, parts), parts) for parts in PARTS)]
-    return tuple(Cut(base, parts) for length, parts in lengths for base in range(length, 0, -unit))
+    return tuple(ReductionCut(base, parts) for length, parts in lengths for base in range(length, 0, -unit))
 
 
 def _length(depth: int, parts: int) -> int:
@@ -83,16 +83,16 @@ def _length(depth: int, parts: int) -> int:
     return -(-depth // (parts * FRACTAL)) * FRACTAL
 
 
-def telling_cuts(model: AccumulationModel, depth: int, unit: int) -> tuple[Cut, ...]:
+def telling_cuts(model: AccumulationModel, depth: int, unit: int) -> tuple[ReductionCut, ...]:
     """Return the cuts under which a model may answer differently: one for each set of places to round at."""
-    different: dict[object, Cut] = {}
+    different: dict[object, ReductionCut] = {}
     for cut in cuts(depth, unit):
         different.setdefault(_places(model, cut, depth), cut)
     return tuple(different.values())
 
 
-def _places(model: AccumulationModel, cut: Cut, depth: int) -> object:
-    """Return what of a cut shows in the bits: its parts, and where blocks begin or Mmads end."""
+def _places(model: AccumulationModel, cut: ReductionCut, depth: int) -> object:
+    """Return the properties of a cut that show in the bits: parts, starts of blocks, ends of Mmads."""
     if model.overflow == "saturate":
         # An accumulator beyond the largest value is brought back whenever an Mmad ends.
         return tuple(tuple(mmad.start for mmad in part) for part in slices(cut, depth))
@@ -104,7 +104,7 @@ def _places(model: AccumulationModel, cut: Cut, depth: int) -> object:
     return tuple(tuple(at for mmad in part for at in range(mmad.start, mmad.stop, size)) for part in parts)
 
 
-def slices(cut: Cut, depth: int) -> Iterator[list[slice]]:
+def slices(cut: ReductionCut, depth: int) -> Iterator[list[slice]]:
     """Yield the Mmads of each part."""
     length = depth if cut.parts == 1 else _length(depth, cut.parts)
     for first in range(0, depth, length):
@@ -112,8 +112,8 @@ def slices(cut: Cut, depth: int) -> Iterator[list[slice]]:
         yield [slice(at, min(at + cut.base_k, last)) for at in range(first, last, cut.base_k)]
 
 
-def answers(model: AccumulationModel, a: Floats, b: Floats, cut: Cut) -> Floats:
-    """Return what a model makes of a (m, k) times b (k, n) under a cut: float32 accumulators (m, n)."""
+def answers(model: AccumulationModel, a: Floats, b: Floats, cut: ReductionCut) -> Floats:
+    """Return a (m, k) times b (k, n) by a model under a cut: float32 accumulators (m, n)."""
     parts = []
     for part in slices(cut, a.shape[1]):
         c = np.zeros((a.shape[0], b.shape[1]), np.float32)
@@ -144,12 +144,12 @@ class Predictions:
     """
 
     models: tuple[str, ...]
-    cuts: tuple[Cut, ...]
+    cuts: tuple[ReductionCut, ...]
     answers: Floats
     beyond: Mask
 
     def agree_with(self, got: Floats) -> Mask:
-        """Tell where an answer is the predicted one: (count, m, n).
+        """Mark where an answer equals the prediction: (count, m, n).
 
         Zeros agree whatever their signs, NaNs whatever their payloads; what is beyond is not compared
         """
@@ -167,7 +167,7 @@ def read(values: Floats, reading: Reading) -> Floats:
 # Some megabytes each: a format, and the readings of float32 that somebody's device has.
 @lru_cache(maxsize=8)
 def predictions(stored: str, reading: Reading) -> Predictions:
-    """Return what all candidates answer in a format."""
+    """Return the predictions of all candidates in a format."""
     fmt = dtype(stored)
     vectors = vectors_of(fmt)
     a, b = read(vectors.a, reading), read(vectors.b, reading)
@@ -196,21 +196,21 @@ NEAREST = 5
 
 @dataclass
 class _Agreement:
-    """How one candidate agrees, each under the cut that suits it best.
+    """The agreement of one candidate under the cut that suits it best.
 
     wholly      route -> the widest cut under which every answer is its own
-    questions   (route, question) of which every answer is its own
+    questions   (route, question) whose answers all differ
     shares      route -> the largest share of its own answers
     """
 
-    wholly: dict[str, Cut] = field(default_factory=dict)
+    wholly: dict[str, ReductionCut] = field(default_factory=dict)
     questions: set[tuple[str, str]] = field(default_factory=set)
     shares: dict[str, float] = field(default_factory=dict)
 
 
 @default_arithmetic
-def identify_outputs(outputs: Mapping[Case, Floats]) -> tuple[Identification, ...]:
-    """Return what answers say, format by format: float32 carriers (m, n), by case."""
+def identify_outputs(outputs: Mapping[ProbeCase, Floats]) -> tuple[Identification, ...]:
+    """Identify the model of each format from a device's answers: float32 carriers (m, n), by case."""
     formats = dict.fromkeys(case.format for case in outputs)
     return tuple(
         identify_format(name, {case: got for case, got in outputs.items() if case.format == name})
@@ -218,7 +218,7 @@ def identify_outputs(outputs: Mapping[Case, Floats]) -> tuple[Identification, ..
     )
 
 
-def identify_format(name: str, outputs: Mapping[Case, Floats]) -> Identification:
+def identify_format(name: str, outputs: Mapping[ProbeCase, Floats]) -> Identification:
     """Return the candidates that agree with the answers to all cases of one format.
 
     outputs   float32 carriers (m, n), by case: at least one
@@ -270,13 +270,13 @@ def _rows(vectors: Vectors, question: str) -> list[int]:
 
 
 def _reading(vectors: Vectors, got: Floats) -> Reading:
-    """Return how the cube reads float32, from sums of one product; as it is where no reading agrees."""
+    """Return the cube's reading of float32, from sums of one product; unrounded where no reading agrees."""
     rows = _rows(vectors, "operand")
     seq = AccumulationModel.parse("seq:RNE")
     # In the first column, of powers of two, every model has these sums exactly.
     for reading in READINGS:
         a, b = read(vectors.a[rows], reading), read(vectors.b[:, :1], reading)
-        if np.array_equal(answers(seq, a, b, Cut(DEPTH, 1)), got[rows, :1]):
+        if np.array_equal(answers(seq, a, b, ReductionCut(DEPTH, 1)), got[rows, :1]):
             return reading
     return None
 
@@ -290,12 +290,12 @@ def _agreeing(model: str, agreement: _Agreement) -> Agreeing:
 
 def _assumed(agreeing: Agreeing) -> int:
     """Return in how many calls a kernel must cut the reduction for a model to agree."""
-    whole = Cut(DEPTH, 1)
-    return sum(Cut(agreeing.mmad[route], agreeing.parts[route]) != whole for route in agreeing.mmad)
+    whole = ReductionCut(DEPTH, 1)
+    return sum(ReductionCut(agreeing.mmad[route], agreeing.parts[route]) != whole for route in agreeing.mmad)
 
 
 def _evidence(
-    vectors: Vectors, outputs: Mapping[Case, Floats], found: Mapping[str, _Agreement]
+    vectors: Vectors, outputs: Mapping[ProbeCase, Floats], found: Mapping[str, _Agreement]
 ) -> Iterator[Evidence]:
     """Yield what each question alone leaves, route by route."""
     for case in outputs:

@@ -1,4 +1,4 @@
-"""What is said of a device's accumulation model: frozen records of plain values."""
+"""Findings about a device's accumulation model: frozen records of plain values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What one question alone leaves of the candidates.
+    """The candidates that one question alone leaves.
 
     route, question   which call, and what its sums ask (`vectors`)
     sums              how many were compared
@@ -44,7 +44,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Identification:
-    """What the answers in one format say.
+    """The findings from the answers in one format.
 
     format      of the operands
     routes      calls that were answered
@@ -54,8 +54,8 @@ class Identification:
                 than one: a class that these sums cannot split
     nearest     candidates by the share of sums in which they agree, for when none is left
     evidence    what each question leaves
-    classes     those that are left, in classes that random sums in float32, of operands in this format and in
-                one Mmad, tell apart; inside a class nothing that was tried does
+    classes     those that are left, in classes: random sums in float32, of operands in this format and in
+                one Mmad, separate the classes; nothing that was tried separates members of a class
     """
 
     format: str

@@ -1,8 +1,9 @@
-"""Sums that tell accumulation models apart, as the rows of one matrix times the columns of another.
+"""Sums that separate accumulation models, as the rows of one matrix times the columns of another.
 
-Most sums end by taking away what they began with, so that the result is what rounding left over: a few
-bits, which a result in 16 bits can hold. Sums take 96 places of a reduction of 128: what they begin with
-is at 0, what is to be kept or lost in between, what cancels them at 64 or later. Zeros fill up the rest.
+Most sums end by subtracting their first terms, so that the result is the rounding error: a few
+bits, which a result in 16 bits can hold. Sums take 96 places of a reduction of 128: the first
+term is at 0, the terms to be kept or lost in between, the cancelling ones at 64 or later. Zeros fill the
+rest.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ COLUMN = 2.0**12
 
 @dataclass(frozen=True)
 class Vectors:
-    """Sums by what they ask: names of the rows, a (rows, DEPTH), b (DEPTH, columns)."""
+    """Sums by question: names of the rows, a (rows, DEPTH), b (DEPTH, columns)."""
 
     questions: tuple[str, ...]
     a: Floats
@@ -81,7 +82,7 @@ def _columns(fmt: DType, seed: int) -> Floats:
     b[:, 1] = 1.0
     b[:, 2] = 2.0**-60 if fmt.min_exponent < -60 else 2.0**-12
     b[:, 3] = COLUMN * np.where(rng.random(DEPTH) < 0.5, -1, 1)
-    # The same in every place, so that sums still cancel, but no product is a single bit.
+    # One factor for all places, so that sums still cancel, but no product is a single bit.
     full = 2.0 - 2.0**-fmt.mantissa_bits
     b[:, 4] = COLUMN * full / 2
     b[:, 5] = COLUMN * (1 + 2.0**-fmt.mantissa_bits)
@@ -180,7 +181,7 @@ def _ends(rows: _Rows, fmt: DType) -> None:
             rows.add("subnormal", {0: 2.0**-65 * COLUMN, FAR: (2.0**exponent - 2.0**-65) * COLUMN})
         rows.add("overflow", {0: 2.0**127 * 0.75, FAR: 2.0**127})
         rows.add("overflow", {0: 2.0**127, 1: 2.0**127, FAR: -(2.0**127)})
-    # Beyond float16, for accumulators of that format: back in its range at the end.
+    # Beyond float16, for float16 accumulators: back in range at the end.
     rows.add("overflow", {0: 2.0**16, FAR: -(2.0**16), FAR + 1: 3.0})
 
 
@@ -202,7 +203,7 @@ FORMATS = ("float16", "bfloat16", "float32", "hf32")
 
 
 @dataclass(frozen=True)
-class Case:
+class ProbeCase:
     """One call: which operator, on which format; hf32 is float32 that the cube may round."""
 
     route: str
@@ -223,7 +224,7 @@ class Case:
         return vectors_of(self.stored)
 
 
-def cases_of(formats: tuple[str, ...] = FORMATS) -> tuple[Case, ...]:
+def cases_of(formats: tuple[str, ...] = FORMATS) -> tuple[ProbeCase, ...]:
     """Return all calls on some formats.
 
     Raises   ConfigError for a format without a probe
@@ -231,7 +232,7 @@ def cases_of(formats: tuple[str, ...] = FORMATS) -> tuple[Case, ...]:
     for name in formats:
         if name not in FORMATS:
             raise ConfigError(f"probe: there is none for {name!r}; it takes {', '.join(FORMATS)}")
-    return tuple(Case(route, name) for name in formats for route in ROUTES)
+    return tuple(ProbeCase(route, name) for name in formats for route in ROUTES)
 
 
 def operands(route: str, a: Floats, b: Floats) -> tuple[NDArray[Any], ...]:
@@ -250,7 +251,7 @@ def operands(route: str, a: Floats, b: Floats) -> tuple[NDArray[Any], ...]:
 
 
 def weight_rows(m: int) -> int:
-    """Return the output channels of a grad_weight that makes so many rows, those of zeros with them."""
+    """Return the output channels of a grad_weight with `m` rows of sums, rows of zeros included."""
     return -(-m // ROWS) * ROWS
 
 
@@ -259,8 +260,8 @@ def _with_zeros(image: Floats, images: int) -> Floats:
 
 
 @default_arithmetic
-def simulated(case: Case, product: Any, accumulation: str | None = None, **options: Any) -> Floats:
-    """Return what the simulator answers to a case: float32 carriers (m, n).
+def simulated(case: ProbeCase, product: Any, accumulation: str | None = None, **options: Any) -> Floats:
+    """Return the simulator's answer to a case: float32 carriers (m, n).
 
     options   of `matmul` or `convolution_backward`: a tiling, say
     """

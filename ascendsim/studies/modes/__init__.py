@@ -1,4 +1,4 @@
-"""Which format and cubeMathType for these tensors: what each mode of the interface does to the gradients.
+"""Compare formats and cubeMathTypes for given tensors: the gradients' errors in each mode of the interface.
 
 cases      the tensors that are asked about: drawn or recorded, in float64
 exponents  where the exponents of a tensor lie, and what of them a format holds

@@ -11,7 +11,9 @@ import numpy as np
 from ascendsim.frozen import cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.studies.modes.records import CaseErrors, GradientError, ModeError, Share
+from ascendsim.profile import Profile
+from ascendsim.studies.modes.records import CaseErrors, FormatShare, GradientError, ModeError
+from ascendsim.studies.records import StudyAnswer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, NDArray[np.float64]]
 
 
-RULES = ("st", "mixed", "stat")  # of the field, in the order in which they are told
+RULES = ("st", "mixed", "stat")  # of the field, in the order in which they are printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,8 @@ class Worst:
 class ModeSummary:
     """One format, cubeMathType and loss scale over all cases.
 
-    cube_math_types  those under which all cases do the same
-    compute_dtypes   what the cube reads
+    cube_math_types  those under which all cases have equal results
+    compute_dtypes   formats that the cube reads
     time_us          of all cases, each as often as it counts
     least, most      the largest error of a gradient under the best and the worst accumulation model
     different        largest share of elements whose bits another model changes
@@ -57,7 +59,7 @@ class ModeSummary:
     refused: str = ""
 
     def passes(self, limit: float) -> bool:
-        """Tell whether every gradient of every case is within a limit under every model."""
+        """Return whether every gradient of every case is within a limit under every model."""
         return self.worst is not None and self.most <= limit
 
 
@@ -94,9 +96,9 @@ def cheapest(rows: Sequence[ModeSummary], limit: float) -> ModeSummary | None:
 
 
 def more_exact(rows: Sequence[ModeSummary], limit: float, margin: float) -> tuple[ModeSummary, ...]:
-    """Return the modes that are more exact than the cheapest at a cost that is not told apart from its own.
+    """Return the modes that are more exact than the cheapest at a cost within the model's error of its own.
 
-    margin   part of the cheapest one's time within which times are not told apart: the model's own error
+    margin   part of the cheapest one's time within which times count as equal: the model's own error
     """
     best, *others = passing(rows, limit) or (None,)
     if best is None:
@@ -164,7 +166,7 @@ MEDIAN_EXPONENT, BINADES = -16, 4
 
 
 @dataclass(frozen=True)
-class Case:
+class ConvCase:
     """A convolution with its tensors.
 
     mask   which gradients are asked for
@@ -182,7 +184,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SyntheticTensors:
     """Synthetic tensors: the same seed gives the same values.
 
     kind   "normal": all three standard normal. "long-tailed": grad_output has magnitudes whose logarithms to
@@ -209,24 +211,50 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class PrecisionStudy:
-    """All cases of a study on one product.
+class Axes:
+    """What is varied, on one product.
 
-    title    what was asked about
-    variant  of the product
+    dtypes           in which tensors are stored
+    cube_math_types  of the interface
+    models           accumulation models; None: the product's default. The first is what others are held to
+    loss_scales      by which grad_output is multiplied before it is stored
+    """
+
+    profile: Profile
+    dtypes: Sequence[str]
+    cube_math_types: Sequence[int] = (0, 1, 2, 3)
+    models: Sequence[str | None] = (None,)
+    loss_scales: Sequence[float] = (1.0,)
+    rules: str = "documented"
+
+
+@dataclass(frozen=True)
+class PrecisionQuestion:
+    """Cases, and the modes of which it is asked which one to take.
+
+    title    what the cases are, for people
     limit    largest error of a gradient with which a mode passes: L2, relative to float64
-    models   how many accumulation models were tried
-    data     the data of the cases, by their words
     margin   part of a time within which modes are not told apart: the model's own error
     """
 
     title: str
-    variant: str
+    axes: Axes
+    cases: tuple[ConvCase, ...]
     limit: float
-    models: int
-    data: tuple[str, ...]
-    cases: tuple[CaseErrors, ...]
     margin: float = 0.0
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """The data of the cases, by their words."""
+        return tuple(dict.fromkeys(case.data for case in self.cases))
+
+
+@dataclass(frozen=True)
+class PrecisionStudy(StudyAnswer):
+    """All cases of a study on one product, measured."""
+
+    question: PrecisionQuestion
+    cases: tuple[CaseErrors, ...]
 
     @cached_property
     @default_arithmetic
@@ -237,12 +265,12 @@ class PrecisionStudy:
     @property
     def cheapest(self) -> ModeSummary | None:
         """The cheapest mode that passes."""
-        return cheapest(self.rows, self.limit)
+        return cheapest(self.rows, self.question.limit)
 
     @property
     def more_exact(self) -> tuple[ModeSummary, ...]:
         """The modes more exact than the cheapest, and within the margin of its time; the most exact first."""
-        return more_exact(self.rows, self.limit, self.margin)
+        return more_exact(self.rows, self.question.limit, self.question.margin)
 
     @property
     def nearest(self) -> ModeSummary | None:
@@ -255,13 +283,17 @@ class PrecisionStudy:
         for bad in self.rows:
             for good in self.rows:
                 alike = (bad.dtype, bad.cube_math_types) == (good.dtype, good.cube_math_types)
-                judged = bad.worst is not None and not bad.passes(self.limit) and good.passes(self.limit)
+                judged = (
+                    bad.worst is not None
+                    and not bad.passes(self.question.limit)
+                    and good.passes(self.question.limit)
+                )
                 if alike and judged:
                     found.setdefault((bad.dtype, bad.cube_math_types), (bad, good))
         return tuple(found.values())
 
-    def share(self, case: str, tensor: str, dtype: str, loss_scale: float) -> Share | None:
-        """Return what a format makes of a tensor of a case."""
+    def share(self, case: str, tensor: str, dtype: str, loss_scale: float) -> FormatShare | None:
+        """Return the losses by a format on a tensor of a case."""
         for one in self.cases:
             for share in one.shares if one.name == case else ():
                 if (share.tensor, share.format, share.loss_scale) == (tensor, dtype, loss_scale):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ascendsim.errors import AscendSimError
+from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode, encode, round_to
 from ascendsim.numerics.formats.dtypes import dtype
@@ -25,10 +25,12 @@ from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.profile import Profile
 from ascendsim.rules import load_rules
 from ascendsim.studies.arithmetic.formats import format_of, quantise
-from ascendsim.studies.engine.measure import Answer
+from ascendsim.studies.engine.measure import PointAnswer
 from ascendsim.studies.engine.point import code_version
-from ascendsim.studies.modes.choice import Case
-from ascendsim.studies.modes.records import CaseErrors, GradientError, Histogram, ModeError, Share
+from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.modes.choice import Axes, ConvCase, PrecisionQuestion, PrecisionStudy
+from ascendsim.studies.modes.records import CaseErrors, FormatShare, GradientError, Histogram, ModeError
+from ascendsim.studies.sweep import studied
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,17 +55,17 @@ def histogram(tensor: str, values: Float64) -> Histogram:
     return Histogram(tensor, first, tuple(np.bincount(exponents - first).tolist()), zeros, special)
 
 
-def share(tensor: str, values: Float64, name: str, loss_scale: float = 1.0) -> Share:
+def share(tensor: str, values: Float64, name: str, loss_scale: float = 1.0) -> FormatShare:
     """Say what a format makes of the values of a tensor times a loss scale, rounded once."""
     fmt = dtype(name)
     finite = values[np.isfinite(values) & (values != 0)] * loss_scale
     if not finite.size:
-        return Share(tensor, name, loss_scale, None if fmt.tapered else 0.0, 0.0, 0.0)
+        return FormatShare(tensor, name, loss_scale, None if fmt.tapered else 0.0, 0.0, 0.0)
     with np.errstate(over="ignore"):
         stored = quantise(finite, format_of(name))
     below = None if fmt.tapered else float(np.mean(np.abs(finite) < 2.0**fmt.min_exponent))
     lost, beyond = np.mean(stored == 0), np.mean(~np.isfinite(stored))
-    return Share(tensor, name, loss_scale, below, float(lost), float(beyond))
+    return FormatShare(tensor, name, loss_scale, below, float(lost), float(beyond))
 
 
 OFFSET = 1e-7  # which MERE and MARE add to |g|
@@ -120,7 +122,7 @@ def _reason(
 
 
 @dataclass(frozen=True)
-class Steps:
+class GradientStages:
     """The gradients between truth and result, by name, all times the loss scale; and sums of |a b|."""
 
     truth: Mapping[str, Float64]
@@ -132,7 +134,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the cube reads stored tensors, and how gradients leave.
+    """The cube's reading of stored tensors, and the format of outgoing gradients.
 
     dtype    in which all tensors of the call are stored
     compute  what the cube reads, as the result of a call names it
@@ -194,7 +196,7 @@ def magnitudes_of(problem: ConvProblem, tensors: Mapping[str, Any], mask: Mask) 
 
 
 def read_by(reading: Reading, stored: Mapping[str, Floats], mask: Mask) -> dict[str, Float64]:
-    """Return the exact gradients of what the cube reads."""
+    """Return the exact gradients of the operands that the cube reads."""
     found: dict[str, Float64] = {}
     for at, name in enumerate(GRADIENTS):
         alone = (mask[0] and at == 0, mask[1] and at == 1, mask[2] and at == 2)
@@ -209,26 +211,8 @@ def norm(values: Float64) -> float:
 
 
 @dataclass(frozen=True)
-class Axes:
-    """What is varied, on one product.
-
-    dtypes           in which tensors are stored
-    cube_math_types  of the interface
-    models           accumulation models; None: the product's default. The first is what others are held to
-    loss_scales      by which grad_output is multiplied before it is stored
-    """
-
-    profile: Profile
-    dtypes: Sequence[str]
-    cube_math_types: Sequence[int] = (0, 1, 2, 3)
-    models: Sequence[str | None] = (None,)
-    loss_scales: Sequence[float] = (1.0,)
-    rules: str = "documented"
-
-
-@dataclass(frozen=True)
 class _Mode:
-    """A format, the cubeMathTypes that have the cube read the same of it, and its time."""
+    """A format, the cubeMathTypes under which the cube reads it alike, and its time."""
 
     dtype: str
     cube_math_types: tuple[int, ...]
@@ -237,7 +221,7 @@ class _Mode:
     refused: str = ""
 
 
-def measure(axes: Axes, case: Case) -> CaseErrors:
+def measure(axes: Axes, case: ConvCase) -> CaseErrors:
     """Hold the gradients of a case against float64 under every mode, model and loss scale.
 
     Errors   a call that the interface refuses is a mode with its reason
@@ -256,16 +240,16 @@ def measure(axes: Axes, case: Case) -> CaseErrors:
     return CaseErrors(case.name, case.count, tuple(found), shares, histograms)
 
 
-def _shares(tensors: Tensors, formats: Sequence[str], scales: Sequence[float]) -> tuple[Share, ...]:
-    """Return what formats make of the tensors, of grad_output under every loss scale."""
-    found = list[Share]()
+def _shares(tensors: Tensors, formats: Sequence[str], scales: Sequence[float]) -> tuple[FormatShare, ...]:
+    """Return the losses by formats on the tensors; on grad_output under every loss scale."""
+    found = list[FormatShare]()
     for name in formats:
         found += [share(tensor, tensors[tensor], name) for tensor in ("input", "weight")]
         found += [share("grad_output", tensors["grad_output"], name, scale) for scale in scales]
     return tuple(found)
 
 
-def _modes(axes: Axes, case: Case, name: str) -> list[_Mode]:
+def _modes(axes: Axes, case: ConvCase, name: str) -> list[_Mode]:
     """Return the modes of a format, those alike as one."""
     found: dict[tuple[str, str], _Mode] = {}
     for number in axes.cube_math_types:
@@ -284,7 +268,7 @@ def _modes(axes: Axes, case: Case, name: str) -> list[_Mode]:
 
 def _scaled(
     axes: Axes,
-    case: Case,
+    case: ConvCase,
     modes: Sequence[_Mode],
     tensors: Tensors,
     truth: Mapping[str, Float64],
@@ -303,13 +287,18 @@ def _scaled(
 
 
 def _modelled(
-    axes: Axes, case: Case, mode: _Mode, stored: Mapping[str, Any], truth: Mapping[str, Float64], scale: float
+    axes: Axes,
+    case: ConvCase,
+    mode: _Mode,
+    stored: Mapping[str, Any],
+    truth: Mapping[str, Float64],
+    scale: float,
 ) -> Iterator[ModeError]:
     """Yield the errors of one mode, model by model."""
     problem, mask = case.problem, case.mask
     reading = Reading(problem, axes.profile, mode.dtype, mode.compute, load_rules(axes.rules).direct_outputs)
     read = read_by(reading, stored, mask)
-    steps = Steps(
+    steps = GradientStages(
         truth,
         gradients_of(problem, stored, mask),
         read,
@@ -334,7 +323,7 @@ def _modelled(
         )
 
 
-def _backward(axes: Axes, case: Case, mode: _Mode, stored: Mapping[str, Any], model: str | None) -> Any:
+def _backward(axes: Axes, case: ConvCase, mode: _Mode, stored: Mapping[str, Any], model: str | None) -> Any:
     p = case.problem
     fmt = lookup_dtype(mode.dtype)
     grad_output, input, weight = (encode(stored[name], fmt) for name in INPUTS)
@@ -358,7 +347,9 @@ def _backward(axes: Axes, case: Case, mode: _Mode, stored: Mapping[str, Any], mo
     )
 
 
-def _gradient_error(name: str, values: Any, first: Any, *, reading: Reading, steps: Steps) -> GradientError:
+def _gradient_error(
+    name: str, values: Any, first: Any, *, reading: Reading, steps: GradientStages
+) -> GradientError:
     """Measure one gradient; steps and result are all times the loss scale, which changes no ratio."""
     fmt = lookup_dtype(reading.dtype)
     carrier = decode(values, fmt)
@@ -386,7 +377,7 @@ def _gradient_error(name: str, values: Any, first: Any, *, reading: Reading, ste
 
 
 def _allowed(reading: Reading, gradient: str) -> float:
-    """Return what roundings of the formats alone may cost, of the sum of the magnitudes of the terms.
+    """Return the largest error by roundings of formats alone, relative to the sum of the terms' magnitudes.
 
     Both operands are rounded where the cube reads another format than is stored; then the gradient is.
     """
@@ -400,11 +391,11 @@ class PrecisionPoint:
     """One case on the axes of a study."""
 
     axes: Axes
-    case: Case
+    case: ConvCase
 
     @property
     def label(self) -> str:
-        """What the study calls it."""
+        """The name of the case in the study."""
         return self.case.name
 
     @property
@@ -418,21 +409,21 @@ class PrecisionPoint:
 
 
 @default_arithmetic
-def answer(point: PrecisionPoint) -> Answer:
+def answer(point: PrecisionPoint) -> PointAnswer:
     """Measure a point; a mistake of the user's is the reason of its answer."""
     try:
         found = measure(point.axes, point.case)
     except AscendSimError as error:
-        return Answer(json.dumps({"reason": f"{point.case.name}: {error}"}))
-    return Answer(json.dumps(asdict(found), separators=(",", ":")))
+        return PointAnswer(json.dumps({"reason": f"{point.case.name}: {error}"}))
+    return PointAnswer(json.dumps(asdict(found), separators=(",", ":")))
 
 
 @default_arithmetic
 def case_errors(text: str) -> CaseErrors:
-    """Return what `answer` made the text of."""
+    """Return the errors from the text that `answer` wrote."""
     read: dict[str, Any] = json.loads(text)
     modes = tuple(ModeError(**_mode(mode)) for mode in read["modes"])
-    shares = tuple(Share(**share) for share in read["shares"])
+    shares = tuple(FormatShare(**share) for share in read["shares"])
     histograms = tuple(Histogram(**one | {"counts": tuple(one["counts"])}) for one in read["histograms"])
     return CaseErrors(read["name"], read["count"], modes, shares, histograms)
 
@@ -443,3 +434,26 @@ def _mode(read: dict[str, Any]) -> dict[str, Any]:
         for one in read["gradients"]
     )
     return read | {"cube_math_types": tuple(read["cube_math_types"]), "gradients": gradients}
+
+
+@default_arithmetic
+def study_precision(question: PrecisionQuestion, engine: Engine, budget: Budget) -> PrecisionStudy:
+    """Measure all cases of a question.
+
+    Raises   ConfigError for a case that cannot be measured, and where time or trials are used up
+    """
+    points = [PrecisionPoint(question.axes, case) for case in question.cases]
+    # The engine asks no more of a point than its key and label, and hands it back.
+    own = replace(engine, compute=cast("Any", answer))
+    outcome = own.answer(cast("Any", points), budget)
+    reason = next((found.reason for _, found in outcome if found is not None and found.reason), "")
+    if reason:
+        raise ConfigError(reason)
+    # The answer is over all cases: without some of them it would be another one.
+    if outcome.left:
+        raise ConfigError(
+            f"study precision: time or trials are used up with {outcome.left} of {len(points)} cases left; "
+            "what was measured is kept: run the same command again to go on"
+        )
+    errors = tuple(case_errors(found.text) for _, found in outcome if found is not None)
+    return PrecisionStudy(question, *studied(question.axes.profile), errors)

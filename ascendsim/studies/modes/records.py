@@ -8,8 +8,8 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What a format makes of one tensor, in shares of its values that are not zero.
+class FormatShare:
+    """Losses by a format on one tensor, in shares of its values that are not zero.
 
     tensor      grad_output, input or weight
     format      name of the format
@@ -30,10 +30,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many values of a tensor lie in each binade.
+    """The numbers of a tensor's values in each binade.
 
     first    exponent e of the first binade, 2^e <= |x| < 2^(e + 1)
-    counts   of that binade and those after it; () for a tensor of zeros
+    counts   of the first binade and those after it; () for a tensor of zeros
     zeros    values that are 0
     special  values that are NaN or Inf
     """
@@ -55,7 +55,7 @@ class GradientError:
     name          grad_input, grad_weight or grad_bias
     total         of the gradient, divided by the loss scale
     storage       of storing the tensors
-    cast          of what the cube reads instead of what is stored
+    cast          error by the format that the cube reads instead of the stored one
     output        of rounding the gradient once to the formats in which it leaves
     accumulation  of the rest: the sums
     of_terms      largest |error| of cast, accumulation and output over the sum of the magnitudes of the terms
@@ -111,7 +111,7 @@ class ModeError:
         return max(self.gradients, key=lambda one: (one.total != one.total, one.total))
 
     def passes(self, limit: float) -> bool:
-        """Tell whether every gradient is within a limit; one with NaN or Inf is not."""
+        """Return whether every gradient is within a limit; one with NaN or Inf is not."""
         return bool(self.gradients) and all(one.total <= limit for one in self.gradients)
 
 
@@ -126,5 +126,5 @@ class CaseErrors:
     name: str
     count: int
     modes: tuple[ModeError, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[FormatShare, ...]
     histograms: tuple[Histogram, ...]

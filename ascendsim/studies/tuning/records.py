@@ -12,6 +12,7 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.studies.engine.point import Before
+from ascendsim.studies.records import StudyAnswer
 
 SCORES = ("worst", "mean")
 NESTS = ("any", "ours", "operators")
@@ -19,7 +20,7 @@ NESTS = ("any", "ours", "operators")
 
 @dataclass(frozen=True, slots=True)
 class TilingQuestion:
-    """One gradient of which it is asked what beats the product's plan.
+    """One gradient, and the search for a plan that beats the product's.
 
     title     what the convolution is, for people
     gradient  "grad_input" or "grad_weight"
@@ -32,7 +33,7 @@ class TilingQuestion:
     changes   figures of the product that are replaced: dotted path -> value
     nests     whose loop nests plans follow: this simulator's ("ours"), the operators' ("operators"), which a
               device can be given, or "any": ours, and the operators' where a call follows them by default
-    before    calls whose rest in L2 is found, for the start "network"; as `Point` has them
+    before    calls whose rest in L2 is found, for the start "network"; as `StudyPoint` has them
     """
 
     title: str
@@ -76,8 +77,8 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Where the cycles of the core that ends last went, of one kernel under two plans.
+class CyclesPart:
+    """Cycles by one cause on the core that ends last, of one kernel under two plans.
 
     what            "busy", "waits for PIPE" or "idle" of its pipe, or "other kernels"
     before, after   cycles
@@ -87,12 +88,17 @@ class Part:
     before: int
     after: int
 
+    @property
+    def change(self) -> int:
+        """How many cycles more there are after."""
+        return self.after - self.before
+
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class StartCycles:
     """One start: cycles of the gradient's kernels but changes of layout, and the parts that add up to them.
 
-    pipe       the one whose time is told: M, which the others feed
+    pipe       the pipe whose time is shown: M, which the others feed
     launch_us  microseconds of launches, beside the cycles: fewer cores are launched sooner
     """
 
@@ -100,13 +106,13 @@ class Waits:
     pipe: str
     before: int
     after: int
-    parts: tuple[Part, ...]
+    parts: tuple[CyclesPart, ...]
     launch_us: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class BufferUse:
-    """What one on-chip buffer holds while a product runs, of the core of its kind that ends last.
+    """The use of one on-chip buffer while a product runs, on the core of its kind that ends last.
 
     reserved_bytes  what the program's slots take
     tiles           (purpose, copies, bytes of each) of the slots: two copies take turns (ping-pong)
@@ -125,7 +131,7 @@ class BufferUse:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How the gradient runs under both plans and one start; both kinds of parts add up to its cycles.
+    """The gradient's run under both plans and one start; both kinds of parts add up to its cycles.
 
     stages          "entry", "fill", "steady" and "drain" of the product (`timing/timeline.py`),
                     "other kernels"
@@ -135,15 +141,15 @@ class Course:
     """
 
     start: str
-    stages: tuple[Part, ...]
-    path: tuple[Part, ...]
+    stages: tuple[CyclesPart, ...]
+    path: tuple[CyclesPart, ...]
     cycles: int
     before: tuple[BufferUse, ...]
     after: tuple[BufferUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TilingAnswer:
+class TilingAnswer(StudyAnswer):
     """What beats the product's plan.
 
     usual     the plan that a call follows by default, and its times
@@ -156,12 +162,9 @@ class TilingAnswer:
     """
 
     question: TilingQuestion
-    variant: str
-    digest: str
-    assumed: int
     usual: Trial
     best: Trial
-    waits: tuple[Waits, ...]
+    waits: tuple[StartCycles, ...]
     courses: tuple[Course, ...]
     tried: Mapping[str, int]
     ends: int = 0
@@ -197,7 +200,7 @@ class TilingAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Both plans under one start of L2; a `Part` has what the usual one takes before the given one.
+    """Both plans under one start of L2; a `CyclesPart` has what the usual one takes before the given one.
 
     times_us   with launches, of the kernels on which a plan has a say
     busy       cycles by pipe of the product, averaged over the cores that use it
@@ -206,20 +209,17 @@ class Started:
 
     start: str
     times_us: tuple[float, float]
-    waits: Waits
+    waits: StartCycles
     course: Course
-    busy: tuple[Part, ...]
-    moved: tuple[Part, ...]
+    busy: tuple[CyclesPart, ...]
+    moved: tuple[CyclesPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(StudyAnswer):
     """The answer: both plans, and what each takes under every start of L2."""
 
     question: TilingQuestion
-    variant: str
-    digest: str
-    assumed: int
     usual: Plan
     given: Plan
     starts: tuple[Started, ...]

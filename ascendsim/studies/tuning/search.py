@@ -1,4 +1,4 @@
-"""Where plans are looked for: steps from where the product's rules and the search stand, then Optuna."""
+"""The search for plans: steps from the plans of the product's rules and the search, then Optuna."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ascendsim.ops.problems.sliding import phases_of
 from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
 from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.given import plan_of
-from ascendsim.ops.tiling.legal.space import NO_GRID, Base, Cut, Grid
-from ascendsim.ops.tiling.legal.tilings import space_of
+from ascendsim.ops.tiling.legal_space import NO_GRID, BaseSizes, CellGrid, L1Cut
+from ascendsim.ops.tiling.legal_tilings import space_of
 from ascendsim.ops.tiling.request import PartialPlan, PlanRequest
 from ascendsim.ops.tiling.timed import FRACTAL
 from ascendsim.studies.tuning.records import Trial
@@ -27,33 +27,33 @@ MOST = {"m": 1024, "n": 1024, "k": 1024}
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a tiling should be like; what does not fit is made smaller.
+    """The wanted sizes of a tiling; sizes that do not fit are made smaller.
 
     reduction_a, reduction_b  of the part that an L1 tile of the left and the right operand holds
     copies                    of the tiles in L1 (left, right) and in L0A, L0B, L0C
     grid                      even parts of all pixels and parts of the columns, if any
     """
 
-    base: Base
+    base: BaseSizes
     k_split: int
     reduction_a: int
     reduction_b: int
     copies: tuple[int, ...]
-    grid: Grid = NO_GRID
+    grid: CellGrid = NO_GRID
 
     @classmethod
     def of(cls, tiling: Tiling) -> Wish:
         """Return the wish for just this tiling."""
         t = tiling
         copies = (t.al1_buffers, t.bl1_buffers, t.al0_buffers, t.bl0_buffers, t.cl0_buffers)
-        base = Base(t.base_m, t.base_n, t.base_k)
+        base = BaseSizes(t.base_m, t.base_n, t.base_k)
         # Of other grids there are no plans here: their base blocks are dealt in ranges.
-        grid = Grid(t.pixel_dim, t.n_dim) if t.pixel_dim else NO_GRID
+        grid = CellGrid(t.pixel_dim, t.n_dim) if t.pixel_dim else NO_GRID
         return cls(base, t.k_split, t.step_ka * t.base_k, t.step_kb * t.base_k, copies, grid)
 
 
 class Tilings:
-    """The tilings of one gradient under its usual loop nest, found by what is wished for."""
+    """The tilings of one gradient under its usual loop nest, found by wish."""
 
     def __init__(self, request: PlanRequest) -> None:
         self.space = space_of(request)
@@ -73,7 +73,7 @@ class Tilings:
         if grid is None:
             return None
         for steps in self._steps(wish):
-            cut = Cut(base, wish.k_split, steps, (wish.copies[0], wish.copies[1]), grid)
+            cut = L1Cut(base, wish.k_split, steps, (wish.copies[0], wish.copies[1]), grid)
             footprint = space.footprint(cut)
             most = footprint and space.ways(footprint)
             if footprint is None or most is None:
@@ -94,7 +94,7 @@ class Tilings:
             return Plan(space.schedule, tiling)
         return None
 
-    def _grid(self, wish: Wish) -> Grid | None:
+    def _grid(self, wish: Wish) -> CellGrid | None:
         """Return the cells nearest to the wish; None where its even parts are those of whole blocks."""
         asked = wish.grid
         if not asked.pixel_dim:
@@ -108,7 +108,7 @@ class Tilings:
         cores = self.space.profile.cores.cube
         return max(near, key=lambda grid: (grid == asked, min(grid.cells, cores), grid.n_dim), default=None)
 
-    def balanced(self, base: Base) -> list[Grid]:
+    def balanced(self, base: BaseSizes) -> list[CellGrid]:
         """Return the grids that give every core as much: of few column parts, side by side or in turns."""
         cores = self.space.profile.cores.cube
         made = []
@@ -123,7 +123,7 @@ class Tilings:
         """Return the wish with the longest block that L0 holds in as many copies."""
         for m in reversed(self.space.sizes[0][: MOST["m"] // 16]):
             base = wish.base._replace(m=m)
-            footprint = self.space.footprint(Cut(base, wish.k_split, (1, 1), (1, 1), wish.grid))
+            footprint = self.space.footprint(L1Cut(base, wish.k_split, (1, 1), (1, 1), wish.grid))
             most = footprint and self.space.ways(footprint)
             if most and all(held >= copies for held, copies in zip(most, wish.copies[2:], strict=True)):
                 return replace(wish, base=base)
@@ -186,7 +186,7 @@ def _wishes(wish: Wish, tilings: Tilings) -> Iterator[Wish]:
 
 
 def _evenly(wish: Wish, tilings: Tilings) -> Iterator[Wish]:
-    """Yield the wish with even parts of all pixels, as long blocks of which as fit cut images freely."""
+    """Yield the wish with even parts of all pixels, cut freely into the longest blocks that fit."""
     if wish.grid.pixel_dim:
         yield replace(wish, grid=NO_GRID)
     for grid in tilings.balanced(wish.base):
@@ -204,7 +204,7 @@ def _near(size: int, sizes: tuple[int, ...], unit: int) -> list[int]:
     return [other for other in dict.fromkeys((*below, *above, *others)) if other > 0]
 
 
-# Their nests by gradient, with what a nest has to be told.
+# Their nests by gradient, with the fields that a nest needs.
 NESTS: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
     "grad_input": (
         ("dgrad_shares", {}),
@@ -226,7 +226,7 @@ class OperatorTilings:
         self.gradient, self._request = request.gradient, request
 
     def starts(self) -> list[Plan]:
-        """Return what the product's rules say of each nest that takes the layer, each plan once.
+        """Return the plans of the product's rules for each nest that takes the layer, each plan once.
 
         Of grad_weight the operators have one nest, that of their own plan: the other one runs here, but no
         device can be given it.
@@ -244,7 +244,7 @@ class OperatorTilings:
             return None
 
     def has(self, plan: Plan) -> bool:
-        """Tell whether a plan follows one of the operators' nests."""
+        """Return whether a plan follows one of the operators' nests."""
         return plan.schedule in {nest for nest, _ in NESTS[self.gradient]}
 
     def neighbours(self, plan: Plan) -> list[Plan]:
@@ -339,7 +339,7 @@ def _slices(fields: Mapping[str, Any], gradient: str) -> Iterator[dict[str, Any]
 
 
 def _sliced(fields: Mapping[str, Any], base_k: int) -> dict[str, Any]:
-    """Return the fields with other slices, so many of them in L1 that its tiles stay as long."""
+    """Return the fields with other slices; their number in L1 keeps the tiles as long."""
     kept = {step: max(1, fields[step] * fields["base_k"] // base_k) for step in ("step_ka", "step_kb")}
     return {**fields, "base_k": base_k, **kept}
 
@@ -362,7 +362,7 @@ def _resized(fields: Mapping[str, Any], **sizes: int) -> dict[str, Any]:
     return found
 
 
-# Plans that are asked for at once: the same for any number of processes, so that these change nothing.
+# Plans that are asked for at once: as many for any number of processes, so that these change nothing.
 BATCH = 8
 # Neighbours that are tried before a step is taken.
 GROUP = 12
@@ -419,7 +419,7 @@ def _climb(tuner: Tuner, steps: Steps, trial: Trial) -> None:
 
 
 def _draw(tuner: Tuner, tilings: Tilings) -> None:
-    """Let Optuna draw plans by what it was told, and climb from each new best; without it, that is all."""
+    """Let Optuna draw plans from the scores so far, and climb from each new best; without Optuna, stop."""
     try:
         import optuna
     except ImportError:
@@ -427,7 +427,7 @@ def _draw(tuner: Tuner, tilings: Tilings) -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=tuner.question.seed))
     idle = 0
-    # What is drawn may be known already, or no plan; many such draws in a row mean that little is left.
+    # A draw may be known already, or no plan; many of these in a row mean that little is left.
     while tuner.left > 0 and idle < 10:
         before, best = len(tuner.trials), tuner.best
         drawn = [study.ask() for _ in range(min(BATCH, tuner.left))]
@@ -445,7 +445,7 @@ def _draw(tuner: Tuner, tilings: Tilings) -> None:
 
 
 def _drawn(trial: Any, tilings: Tilings) -> Plan | None:
-    base = Base(*(sizes[trial.suggest_int(axis, 0, len(sizes) - 1)] for axis, sizes in _axes(tilings)))
+    base = BaseSizes(*(sizes[trial.suggest_int(axis, 0, len(sizes) - 1)] for axis, sizes in _axes(tilings)))
     split = trial.suggest_int("k_split", 1, tilings.space.splits[-1], log=tilings.space.splits[-1] > 1)
     lengths = [base.k * 2 ** trial.suggest_int(f"reduction_{side}", 0, 8) for side in ("a", "b")]
     names = ("al1", "bl1", "al0", "bl0", "cl0")
@@ -458,7 +458,7 @@ def _axes(tilings: Tilings) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _told(tuner: Tuner, plan: Plan | None) -> float | None:
-    """Return what Optuna is told of a plan: its score, or else what it is known not to beat.
+    """Return the value of a plan for Optuna: its score, or else a bound that it does not beat.
 
     Of a plan that was stopped that is the score to beat, of one that was not timed its bound, of one that is
     timed under some starts the worst of these. None where nothing is known: of no plan, or a refused one.

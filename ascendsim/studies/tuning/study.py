@@ -17,12 +17,12 @@ from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.measure import planned
 from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.sweep import ends, hashable, ranged_figures
+from ascendsim.studies.sweep import ends, hashable, ranged_figures, studied
 from ascendsim.studies.tuning.records import (
     Beside,
     BufferUse,
     Course,
-    Part,
+    CyclesPart,
     Started,
     TilingAnswer,
     TilingQuestion,
@@ -39,7 +39,7 @@ OTHERS = "other kernels"
 
 
 def course_of(start: str, gradient: str, before: Estimate, after: Estimate, profile: Profile) -> Course:
-    """Return how both plans run; stages and causes each add up to the cycles of the gradient's kernels.
+    """Return the runs of both plans; stages and causes each add up to the cycles of the gradient's kernels.
 
     Counted are those of `waits_of`: the product, and the kernels that come of its plan as one part.
     """
@@ -73,14 +73,14 @@ def _course_parts(
     results: Sequence[Estimate],
     products: Sequence[KernelResult],
     cycles_of: Callable[[Timeline], Mapping[str, int]],
-) -> tuple[Part, ...]:
+) -> tuple[CyclesPart, ...]:
     sides = []
     for result, product in zip(results, products, strict=True):
         others = sum(kernel.cycles for kernel in planned(result)) - product.cycles
         sides.append({**cycles_of(product.timeline), **({OTHERS: others} if others else {})})
     names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if name != OTHERS]
     names += [OTHERS] if any(OTHERS in side for side in sides) else []
-    return tuple(Part(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names)
+    return tuple(CyclesPart(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names)
 
 
 def _buffers(timeline: Timeline, longer: int, profile: Profile) -> tuple[BufferUse, ...]:
@@ -107,7 +107,7 @@ def byte_cycles(levels: Sequence[tuple[int, int]]) -> int:
 
 
 def held_curve(levels: Sequence[tuple[int, int]], cycles: int, bins: int) -> tuple[float, ...]:
-    """Return the mean bytes held in each of `bins` equal parts of so many cycles."""
+    """Return the mean bytes held in each of `bins` equal parts of `cycles` cycles."""
     if not levels:
         return (0.0,) * bins
     # Byte-cycles so far are a line with a corner at each change; the parts take differences of it.
@@ -140,9 +140,7 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
         courses.append(course_of(start, name, before, after, profile))
     answer = TilingAnswer(
         question,
-        profile.variant,
-        profile.content.hex(),
-        len(ranged_figures(profile)),
+        *studied(profile),
         usual,
         best,
         tuple(waits),
@@ -212,9 +210,7 @@ def set_beside(question: TilingQuestion, tiling: Any = None, schedule: str | typ
         plans = {when: side.plans[name] for when, side in zip(("usual", "given"), sides, strict=True)}
     return Beside(
         question,
-        profile.variant,
-        profile.content.hex(),
-        len(ranged_figures(profile)),
+        *studied(profile),
         plans["usual"],
         plans["given"],
         tuple(starts),
@@ -244,9 +240,9 @@ def _started(
     )
 
 
-def _parts(sides: list[dict[str, int]]) -> tuple[Part, ...]:
+def _parts(sides: list[dict[str, int]]) -> tuple[CyclesPart, ...]:
     return tuple(
-        Part(name, sides[0].get(name, 0), sides[1].get(name, 0))
+        CyclesPart(name, sides[0].get(name, 0), sides[1].get(name, 0))
         for name in dict.fromkeys([*sides[0], *sides[1]])
         if any(side.get(name) for side in sides)
     )

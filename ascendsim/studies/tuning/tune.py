@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ascendsim.errors import AscendSimError, ConfigError, DataError
+from ascendsim.files import csv_text, write_text
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
@@ -19,17 +19,17 @@ from ascendsim.ops.tiling.entries import entry_values, write_entries
 from ascendsim.ops.tiling.plan_files import read_plans, write_plans
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.measure import planned
-from ascendsim.studies.engine.point import Point, plan_text, plan_values
+from ascendsim.studies.engine.point import StudyPoint, plan_text, plan_values
 from ascendsim.studies.engine.run import Budget, Engine, require_answer
-from ascendsim.studies.tuning.records import NESTS, SCORES, Part, TilingQuestion, Trial, Waits
+from ascendsim.studies.tuning.records import NESTS, SCORES, CyclesPart, StartCycles, TilingQuestion, Trial
 from ascendsim.timing.times import occupation
 
 
 def point_of(
     asked: TilingQuestion, start: str, tiling: Any, changes: Mapping[str, Any] | None = None
-) -> Point:
+) -> StudyPoint:
     """Return the call of the gradient alone, under a plan or a strategy; with further changes of figures."""
-    return Point(
+    return StudyPoint(
         asked.problem,
         asked.product,
         FrozenMap({**asked.changes, **(changes or {})}),
@@ -51,7 +51,7 @@ CHAINED = "chained"
 class Tuner:
     """Scores plans of one gradient; remembers all, so that each is timed once.
 
-    allowed   tells whether a plan may be called the best
+    allowed   says whether a plan may be called the best
     same      returns the one spelling of a plan: plans of one spelling are timed once
     stopped   plans whose timing stopped on its way
     timed     the calls by plan and start of L2
@@ -65,7 +65,7 @@ class Tuner:
     stopped: int = 0
     allowed: Callable[[Plan], bool] = lambda _: True
     same: Callable[[Plan], Plan] = lambda plan: plan
-    timed: dict[tuple[Plan, str], Point] = field(default_factory=dict)
+    timed: dict[tuple[Plan, str], StudyPoint] = field(default_factory=dict)
     _layouts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,14 +78,14 @@ class Tuner:
 
     @property
     def left(self) -> int:
-        """How many tilings may still be tried."""
+        """The number of tilings that may still be tried."""
         return self.question.trials - len(self.trials)
 
-    def point(self, start: str, tiling: Any, changes: Mapping[str, Any] | None = None) -> Point:
+    def point(self, start: str, tiling: Any, changes: Mapping[str, Any] | None = None) -> StudyPoint:
         """Return the call of the gradient alone."""
         return point_of(self.question, start, tiling, changes)
 
-    def _bounded(self, start: str, plan: Plan, best: float) -> Point:
+    def _bounded(self, start: str, plan: Plan, best: float) -> StudyPoint:
         """Return the call of a plan that is of no interest above a score: its timing stops there."""
         point = self.point(start, plan)
         # One start that is slow says nothing of a mean; and in a chain other plans leave other L2 behind, so
@@ -143,10 +143,10 @@ class Tuner:
 
     @default_arithmetic
     def least_us(self, plan: Plan) -> float:
-        """Return a time below which no plan with so many cores and such blocks comes.
+        """Return a lower bound on the time of plans with this number of cores and these block sizes.
 
         A launch, the multiply-adds that no nest can skip at full rate, and the head of every product of
-        tiles: one makes at most base_m x base_n x base_k of them, so that small blocks are told to be slow
+        tiles: one makes at most base_m x base_n x base_k of them, so that small blocks are known to be slow
         without being timed.
         """
         cube, t = self.profile.cube, plan.tiling
@@ -169,7 +169,7 @@ class Tuner:
 
 
 def compute_dtype_of(question: TilingQuestion) -> str:
-    """Return what the cube multiplies for a gradient.
+    """Return the format that the cube multiplies for a gradient.
 
     Raises   AscendSimError where the call is refused
     """
@@ -217,13 +217,13 @@ def export(folder: Path, tuner: Tuner, count: int) -> list[Exported]:
     found = [_written(folder, tuner, rank, trial) for rank, trial in enumerate(top(tuner, count), start=1)]
     starts = tuner.question.starts
     headings = ("rank", "plan_file", "entry_file", "no_entry", *(f"us_{start}" for start in starts), "plan")
-    with (folder / INDEX).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(headings)
-        for one in found:
-            times = [one.trial.times_us[start] for start in starts]
-            said = plan_text(plan_values(one.trial.plan))
-            writer.writerow([one.rank, one.plan_file, one.entry_file, one.no_entry, *times, said])
+    rows = []
+    for one in found:
+        times = [one.trial.times_us[start] for start in starts]
+        said = plan_text(plan_values(one.trial.plan))
+        cells = one.rank, one.plan_file, one.entry_file, one.no_entry, *times, said
+        rows.append(dict(zip(headings, cells, strict=True)))
+    write_text(folder / INDEX, csv_text(headings, rows))
     return found
 
 
@@ -260,7 +260,7 @@ def exported_plans(folder: Path, gradient: str) -> dict[str, Plan]:
 PIPE = "M"
 
 
-def waits_of(start: str, gradient: str, before: Estimate, after: Estimate, cube_mhz: float) -> Waits:
+def waits_of(start: str, gradient: str, before: Estimate, after: Estimate, cube_mhz: float) -> StartCycles:
     """Return the parts of both plans: of M of the core that ends last, and the kernels beside the product.
 
     Busy, each wait and idle of one pipe of one core add up to the cycles of the kernel; the other kernels
@@ -269,11 +269,11 @@ def waits_of(start: str, gradient: str, before: Estimate, after: Estimate, cube_
     """
     sides = [_parts(gradient, result) for result in (before, after)]
     names = list(dict.fromkeys(name for side in sides for name in side))
-    parts = tuple(Part(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names)
+    parts = tuple(CyclesPart(name, sides[0].get(name, 0), sides[1].get(name, 0)) for name in names)
     cycles = _cycles(before), _cycles(after)
     times_us = (sum(kernel.time_us for kernel in planned(result)) for result in (before, after))
     first_us, second_us = (us - spent / cube_mhz for us, spent in zip(times_us, cycles, strict=True))
-    return Waits(start, PIPE, *cycles, parts, (first_us, second_us))
+    return StartCycles(start, PIPE, *cycles, parts, (first_us, second_us))
 
 
 def _cycles(result: Estimate) -> int:

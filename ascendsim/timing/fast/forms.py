@@ -1,4 +1,4 @@
-"""Instructions as forms: what rows have in common that cost the same and use their slots in the same way."""
+"""Instructions as forms: a form stands for rows of equal cost and equal use of slots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ascendsim.program.places import HOME, VECTOR_CORES
 from ascendsim.program.program import NestProgram, Program
 from ascendsim.program.walk import SLOT_BITS
 from ascendsim.timing.fast.compiled import state as f
-from ascendsim.timing.l2.phase import Outcome
+from ascendsim.timing.l2.phase import L2Outcome
 from ascendsim.timing.links import Flow, Spreading, Transfer, fixed_rate
 from ascendsim.timing.times import checked, depths_of, no_queue
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
 
 
-class Row(NamedTuple):
+class SlotUses(NamedTuple):
     """An instruction: its slots (2 * number, 1 more if written), whether it trails others and moves bytes."""
 
     slots: Iterable[int]
@@ -36,7 +36,7 @@ class Row(NamedTuple):
     moves: bool
 
 
-def require_known_begins(rows: Iterable[Row]) -> None:
+def require_known_begins(rows: Iterable[SlotUses]) -> None:
     """Refuse a program that trails what moves bytes, or that moves bytes and trails what trails others.
 
     The compiled engine learns when an instruction that trails has begun from the end of what that trails.
@@ -46,7 +46,7 @@ def require_known_begins(rows: Iterable[Row]) -> None:
 
     Raises   ProgramError
     """
-    writers: dict[int, Row] = {}
+    writers: dict[int, SlotUses] = {}
     for at, row in enumerate(rows):
         uses = list(row.slots)
         read = [use >> 1 for use in uses if row.trails and not use & 1]
@@ -98,14 +98,14 @@ class FormBook:
         self._nests: dict[int, tuple[Nest, NestForms]] = {}
 
     def check(self, program: Program, kind: str) -> None:
-        """Refuse a program with a pipe that this kind of core lacks, waits of its own, or begins told late.
+        """Refuse a program with a pipe that this kind of core lacks, waits of its own, or a late begin.
 
         Raises   ProgramError
         """
         if not program.usual:
             raise ProgramError(
                 "a program leaves out waits that follow from its slots, or has others; only the engine simpy "
-                "obeys such waits"
+                "obeys them"
             )
         if kind not in self._depths:
             self._depths[kind] = depths_of(self._profile, kind)
@@ -134,13 +134,13 @@ class FormBook:
         ):
             require_known_begins(self._rows(program))
 
-    def _rows(self, program: Program) -> Iterable[Row]:
+    def _rows(self, program: Program) -> Iterable[SlotUses]:
         """Yield what `require_known_begins` asks of each instruction."""
         for at, made in enumerate(program.instructions):
             post = program.posts.get(at, HOME)
             uses = [2 * slot.index for slot in made.reads + post.reads]
             uses += [2 * slot.index + 1 for slot in made.writes + post.writes]
-            yield Row(uses, made.trails, self._moved[self.price(made)] >= 0)
+            yield SlotUses(uses, made.trails, self._moved[self.price(made)] >= 0)
 
     def of_nest(self, nest: Nest) -> NestForms:
         """Return the forms of a nest; they are entered when it is met first."""
@@ -236,7 +236,7 @@ NO_PEAK = 1 << 50
 ROOM_OF_A_FLIGHT = 3
 
 
-class Run(NamedTuple):
+class ProgramRun(NamedTuple):
     """One program of a phase, of a core or of equal ones, and what L2 makes of its transfers.
 
     `traffics`, `beside` and `outcomes` have for each transfer, in program order, the number of its traffic,
@@ -251,7 +251,7 @@ class Run(NamedTuple):
 
 
 def transfer_tables(
-    runs: Sequence[Run], outcomes: Sequence[Outcome], book: FormBook, profile: Profile
+    runs: Sequence[ProgramRun], outcomes: Sequence[L2Outcome], book: FormBook, profile: Profile
 ) -> tuple[Table, Table]:
     """Return which transfer each (kind, traffic, outcome) is that occurs, and the transfers."""
     # Cores that are vector cores, and those beside cube cores.
@@ -259,7 +259,7 @@ def transfer_tables(
     paired = any(run.program.cores > VECTOR_CORES for run in runs)
     spreading = Spreading(profile, in_pairs=paired or vectors > 2)
     width = len(outcomes)
-    # Which transfers occur in a program, as bytes, and how many cores run such programs: most are alike.
+    # The transfers of a program, as bytes, and the number of cores with equal programs: most are equal.
     met: dict[bytes, int] = {}
     occur = np.zeros(2 * max(1, len(book.traffics)) * width, np.bool_)
     for run in runs:
@@ -300,7 +300,7 @@ def _is_wide(
     pipes: Sequence[int],
     teams: Sequence[tuple[int, Sequence[int]]],
 ) -> bool:
-    """Tell whether a link is wide, which carries `total`.
+    """Return whether a link is wide, which carries `total`.
 
     pipes   the pipes on which each transfer may move, as bits
     teams   how many cores make some transfers, and which, by their numbers

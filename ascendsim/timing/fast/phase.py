@@ -18,10 +18,10 @@ from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.fast.compiled.engine import ENGINE
 from ascendsim.timing.fast.compiled.held import BACK
 from ascendsim.timing.fast.compiled.state import NEVER
-from ascendsim.timing.fast.forms import KINDS, ROOM_OF_A_FLIGHT, FormBook, Run, transfer_tables
-from ascendsim.timing.fast.programs import PhaseRows, Transfers
+from ascendsim.timing.fast.forms import KINDS, ROOM_OF_A_FLIGHT, FormBook, ProgramRun, transfer_tables
+from ascendsim.timing.fast.programs import PhaseRows, ProgramTransfers
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
-from ascendsim.timing.l2.phase import Lane, Outcome, PhaseLanes
+from ascendsim.timing.l2.phase import L2Outcome, Lane, PhaseLanes
 from ascendsim.timing.links import fixed_rate
 from ascendsim.timing.teams import Team, teams_of
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, stopped_words
@@ -46,9 +46,9 @@ DEEP: Final = 1024
 
 
 def phase_tables(
-    runs: Sequence[Run],
+    runs: Sequence[ProgramRun],
     own: PhaseRows,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[L2Outcome],
     begin: int,
     book: FormBook,
     profile: Profile,
@@ -109,7 +109,7 @@ def laid_out(figures: Table, tables: Mapping[str, Any]) -> tuple[Table, dict[str
     return memory, places
 
 
-def _cores(runs: Sequence[Run], own: PhaseRows, counts: Sequence[int], *, hits: bool) -> Table:
+def _cores(runs: Sequence[ProgramRun], own: PhaseRows, counts: Sequence[int], *, hits: bool) -> Table:
     """Return the table of cores; `hits`: all outcomes are the first one."""
     cores: list[tuple[int, ...]] = []
     slots = moved = recorded = 0
@@ -130,7 +130,7 @@ def _cores(runs: Sequence[Run], own: PhaseRows, counts: Sequence[int], *, hits: 
     return table
 
 
-def _depths(profile: Profile, runs: Sequence[Run], units: int) -> tuple[int, Table]:
+def _depths(profile: Profile, runs: Sequence[ProgramRun], units: int) -> tuple[int, Table]:
     """Return the size of the queues' tables, a power of two, and the depth of each queue by kind and pipe."""
     # Beside a core of either kind there are vector cores.
     depths = [
@@ -147,7 +147,7 @@ def _depths(profile: Profile, runs: Sequence[Run], units: int) -> tuple[int, Tab
 
 
 def _figures(
-    profile: Profile, runs: Sequence[Run], book: FormBook, outcomes: int, queue: int, units: int
+    profile: Profile, runs: Sequence[ProgramRun], book: FormBook, outcomes: int, queue: int, units: int
 ) -> Table:
     machine = np.zeros(f.MACHINE, np.int64)
     machine[f.ISSUE_CYCLES], machine[f.FLAG_CYCLES] = profile.scalar.issue_cycles, profile.sync.flag_cycles
@@ -162,7 +162,7 @@ def _figures(
     return machine
 
 
-def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: int) -> dict[str, Any]:
+def _state(runs: Sequence[ProgramRun], begin: int, queue: int, units: int, recorded: int) -> dict[str, Any]:
     """Return the tables that the engine changes, as they are at the begin."""
     teams, pipes = len(runs), units * f.UNIT
     slots = sum(len(run.program.slots) for run in runs)
@@ -194,8 +194,8 @@ def _state(runs: Sequence[Run], begin: int, queue: int, units: int, recorded: in
     }
 
 
-class Answer(NamedTuple):
-    """What the engine found out, in cycles, for each program of the phase.
+class ProgramTimes(NamedTuple):
+    """Results of the engine, in cycles, for each program of the phase.
 
     `done[program, core]`; `busy[program, pipe]` and `waits[program, pipe, cause]`, where the pipes of its
     cores follow each other, as in `issued[program, pipe]`, how many instructions it has run; `spans[program]`
@@ -211,16 +211,16 @@ class Answer(NamedTuple):
 
 def run_phase(
     name: str,
-    runs: Sequence[Run],
+    runs: Sequence[ProgramRun],
     own: PhaseRows,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[L2Outcome],
     begin: int,
     book: FormBook,
     profile: Profile,
     *,
     recorded: bool = False,
     stop_above: int = f.NEVER,
-) -> Answer | None:
+) -> ProgramTimes | None:
     """Run all cores of one phase from cycle `begin` on.
 
     Returns  None if the phase ends after the cycle `stop_above`
@@ -248,14 +248,14 @@ def run_phase(
 
 
 def _answer(
-    memory: Table, places: Mapping[str, slice], figures: Table, runs: Sequence[Run], *, recorded: bool
-) -> Answer:
-    """Return what the tables of a run hold."""
+    memory: Table, places: Mapping[str, slice], figures: Table, runs: Sequence[ProgramRun], *, recorded: bool
+) -> ProgramTimes:
+    """Return the results that the tables of a run hold."""
     teams, units = len(runs), int(figures[f.PIPES]) // f.UNIT
     edges = accumulate([len(run.program) for run in runs] if recorded else [], initial=0)
     spans = memory[places["spans"]].reshape(-1, 4)
     pipes = memory[places["pipes"]].reshape(teams, units, f.UNIT, f.PIPE_COLUMNS)
-    return Answer(
+    return ProgramTimes(
         pipes[..., f.VISIBLE].max(axis=2),
         memory[places["busy"]].reshape(teams, units * f.UNIT),
         memory[places["waits"]].reshape(teams, units * f.UNIT, units * f.UNIT),
@@ -275,8 +275,8 @@ class _Timed(NamedTuple):
     name: str
     begin: int
     end: int
-    runs: Sequence[Run]
-    answer: Answer
+    runs: Sequence[ProgramRun]
+    answer: ProgramTimes
 
 
 def times(
@@ -377,29 +377,29 @@ def _run(
 
 
 def _asked(rows: PhaseRows, profile: Profile) -> frozenset[str]:
-    """Return the tensors of which slices are told apart in a phase that only hits."""
-    # What another phase reads may be written here.
+    """Return the tensors whose slices get distinct numbers in a phase that only hits."""
+    # This phase may write a tensor that another one reads.
     return asks_for_slices([rows.book.traffics[number] for number in rows.met()], profile)
 
 
-def _lanes(teams: Sequence[Team[Program]], moving: Sequence[Transfers], book: FormBook) -> PhaseLanes:
+def _lanes(teams: Sequence[Team[Program]], moving: Sequence[ProgramTransfers], book: FormBook) -> PhaseLanes:
     """Return the transfers of a phase as the account of L2 takes them."""
     lanes = [Lane(len(team.cores), own.traffics, own.slices) for team, own in zip(teams, moving, strict=True)]
     return PhaseLanes(tuple(book.traffics), tuple(lanes))
 
 
 def _runs(
-    teams: Sequence[Team[Program]], moving: Sequence[Transfers], outcomes: Sequence[NDArray[np.int32]]
-) -> list[Run]:
+    teams: Sequence[Team[Program]], moving: Sequence[ProgramTransfers], outcomes: Sequence[NDArray[np.int32]]
+) -> list[ProgramRun]:
     """Return the programs of a phase with their transfers, which are alike for all of a team."""
     return [
-        Run(cores, program, own.traffics, own.cores, made)
+        ProgramRun(cores, program, own.traffics, own.cores, made)
         for team, own, made in zip(teams, moving, outcomes, strict=True)
         for cores, program in team.each()
     ]
 
 
-def _core_times(runs: Sequence[Run], answer: Answer, issue_cycles: int) -> tuple[CoreTimes, ...]:
+def _core_times(runs: Sequence[ProgramRun], answer: ProgramTimes, issue_cycles: int) -> tuple[CoreTimes, ...]:
     """Return the times of every core of every program."""
     # Plain numbers of all cores at once: an array takes its time for each one that it is asked for.
     all_busy, ends, issued = answer.busy.tolist(), answer.done.tolist(), answer.issued.tolist()
@@ -430,7 +430,7 @@ def get_ready() -> None:
     """Load the machine code of the engine and of the account of L2; compile and keep it if it is in no cache.
 
     Whoever starts several processes calls it first: they then find the code, where each would compile it for
-    itself, and what is told of that reaches the one who waits.
+    itself, and messages about compiling reach the caller.
     """
     # Imported here: who asks one process for nothing needs none of it.
     from ascendsim.timing.fast.compiled.engine import ENGINE

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 CHUNK = 1 << 15
 
 
-class Transfers(NamedTuple):
-    """What a program moves, in program order: traffics and cores by number, slices by any numbers."""
+class ProgramTransfers(NamedTuple):
+    """Transfers of a program, in program order: traffics and cores by number, slices by any numbers."""
 
     traffics: NDArray[np.int32]
     cores: NDArray[np.int32]
@@ -73,8 +73,8 @@ class PhaseRows:
         return met
 
     @cached_property
-    def _moved(self) -> list[Transfers]:
-        """What each program moves; slices as nests number them, of instructions none."""
+    def _moved(self) -> list[ProgramTransfers]:
+        """Transfers of each program; slices have the numbers of their nests, and none without a nest."""
         found = []
         for number, program in enumerate(self.programs):
             if not isinstance(program, NestProgram):
@@ -86,13 +86,13 @@ class PhaseRows:
             moving = traffics >= 0
             if not moving.all():
                 traffics, cores, places = traffics[moving], cores[moving], places[moving]
-            found.append(Transfers(traffics, cores, places))
+            found.append(ProgramTransfers(traffics, cores, places))
         return found
 
-    def transfers(self, asked: frozenset[str] | None, *, apart: bool) -> list[Transfers]:
-        """Return what each program moves.
+    def transfers(self, asked: frozenset[str] | None, *, apart: bool) -> list[ProgramTransfers]:
+        """Return the transfers of each program.
 
-        asked   the tensors of which slices are told apart; None: all
+        asked   the tensors whose slices get distinct numbers; None: all
         apart   whether each transfer has a slice of its own, so that none has to be found
         """
         tensors = [each.tensor.name for each in self.book.traffics]
@@ -116,14 +116,14 @@ class PhaseRows:
                     named = slices.of_straight(program, self._forms[number], self.book)
                 if not told.all():
                     named = np.where(told[traffics], named, wholes[traffics])
-            found.append(Transfers(traffics, cores, named))
+            found.append(ProgramTransfers(traffics, cores, named))
         return found
 
-    def _of_straight(self, forms: Sequence[int]) -> Transfers:
+    def _of_straight(self, forms: Sequence[int]) -> ProgramTransfers:
         moving = [form for form in forms if self.book.traffic(form) >= 0]
         traffics = np.array([self.book.traffic(form) for form in moving], np.int32)
         cores = np.array([self.book.core(form) for form in moving], np.int32)
-        return Transfers(traffics, cores, np.zeros(len(moving), np.int64))
+        return ProgramTransfers(traffics, cores, np.zeros(len(moving), np.int64))
 
     @cached_property
     def _walked(self) -> dict[int, tuple[Words, Words]]:
@@ -145,7 +145,7 @@ class _Slices:
     """Numbers for the slices of all programs of a phase, from `first` on."""
 
     def __init__(self, programs: Sequence[Program], first: int) -> None:
-        # Nests number the slices of a tensor each for itself; equal extents tell equal slices.
+        # Each nest numbers the slices of a tensor by itself; equal extents mean equal slices.
         self._spaces: dict[tuple[str, tuple[int, ...]], int] = {}
         self._next = first
         for program in programs:
@@ -191,7 +191,7 @@ class _Slices:
 
 
 def require_slices(program: NestProgram, book: FormBook) -> None:
-    """Refuse a nest that moves bytes of which nobody knows where they lie.
+    """Refuse a nest that moves bytes without a known place.
 
     Raises   ProgramError
     """
@@ -199,5 +199,5 @@ def require_slices(program: NestProgram, book: FormBook) -> None:
         if traffic >= 0 and form.instruction.gm is None:
             raise ProgramError(
                 f"nest {program.nest.name}: {type(form.instruction).__name__} moves bytes and names no slice "
-                "of global memory (`gm`); name one, or append such instructions to a ProgramBuilder"
+                "of global memory (`gm`); name one, or append these instructions to a ProgramBuilder"
             )

@@ -25,8 +25,8 @@ lies deeper than the capacity has gone. So a larger L2 never misses more.
   than L2 weights and stored activations have gone by the time they are needed again.
   Or what another kernel has left (`left_by`).
 
-What L2 makes of a transfer is an `Outcome` (`accesses.py` has an example). The pass is compiled: `slices.py`,
-`rounds.py`, `lru.py`, `walk.py` and `classes.py` follow each other, over the arrays of `columns.py`.
+The result of L2 for a transfer is an `L2Outcome` (`phase.py` has an example). The pass is compiled:
+`slices.py` numbers slices and groups cores, and `lru.py` walks the slices from the latest to the oldest use.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from ascendsim.timing.l2.phase import (
     HIT,
     Accesses,
     Group,
+    L2Stack,
     L2State,
     Outcomes,
     PhaseLanes,
     PhaseOutcomes,
-    Stack,
     lanes_of,
     outcomes,
     prepared,
@@ -73,7 +73,7 @@ class L2Account(NamedTuple):
 
 
 class LanesAccount(NamedTuple):
-    """The same for each phase by the numbers of lanes, and the kernel's bytes by source."""
+    """The account for each phase by the numbers of lanes, and the kernel's bytes by source."""
 
     phases: tuple[PhaseOutcomes, ...]
     bytes: Mapping[str, int]
@@ -149,7 +149,7 @@ def fetched_again(phases: Sequence[PhaseLanes], made: Sequence[PhaseOutcomes], m
 
 
 def only_hits(kernel: Kernel, profile: Profile, l2_start: Start) -> bool:
-    """Tell whether L2 holds all that a kernel moves from its begin on, so that nothing is missed."""
+    """Return whether L2 holds all that a kernel moves from its begin on, so that nothing is missed."""
     sizes = [tensor.size_bytes for tensor in kernel.tensors.values() if tensor.cached]
     # A tensor that L2 does not keep is missed however large L2 is, so then nothing "fits".
     fits = sum(sizes) <= profile.l2.capacity_bytes and len(sizes) == len(kernel.tensors)
@@ -157,7 +157,7 @@ def only_hits(kernel: Kernel, profile: Profile, l2_start: Start) -> bool:
 
 
 def asks_for_slices(traffics: Sequence[Traffic], profile: Profile) -> frozenset[str]:
-    """Return the tensors of which it counts, in a kernel that only hits, which slice a transfer names.
+    """Return the tensors whose slices matter even in a kernel that only hits.
 
     Those that the `traffics` of a phase read: cores that read the same bytes together lose by it. Writes hit
     whoever makes them, and their bytes do not depend on it.
@@ -168,12 +168,12 @@ def asks_for_slices(traffics: Sequence[Traffic], profile: Profile) -> frozenset[
 
 
 def _contended(profile: Profile) -> bool:
-    """Tell whether cores lose anything by reading the same bytes, so that it counts who reads what."""
+    """Return whether cores lose anything by reading the same bytes, so that it counts who reads what."""
     return profile.links["l2_read"].shared_efficiency < 1
 
 
 def left_by(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2State:
-    """Return what L2 holds after a kernel; another kernel may be timed with it as its `l2_start`.
+    """Return the content of L2 after a kernel; another kernel may be timed with it as its `l2_start`.
 
     Tensors are known by their names, which the kernels of one call share. A change of layout that the cube's
     kernels make themselves gives its tensor another name, so what it would hand over in L2 is lost here.
@@ -217,9 +217,9 @@ def _hits(phase: PhaseLanes) -> PhaseOutcomes:
     return PhaseOutcomes(tuple([np.zeros(len(lane.traffics), np.int32) for lane in phase.lanes]), (HIT,))
 
 
-def _begun(phases: Sequence[Accesses], kernel: Kernel, profile: Profile, l2_start: Start) -> Stack:
+def _begun(phases: Sequence[Accesses], kernel: Kernel, profile: Profile, l2_start: Start) -> L2Stack:
     """Return L2 as it is when the kernel begins."""
-    stack = Stack(profile.l2.capacity_bytes, _names(kernel, l2_start))
+    stack = L2Stack(profile.l2.capacity_bytes, _names(kernel, l2_start))
     if not isinstance(l2_start, str):
         stack.take(l2_start)
     elif l2_start == "warm":

@@ -4,7 +4,7 @@ A whole residency moves to the top when it is accessed, and leaves byte by byte 
 phase a larger stack holds all that a smaller one does, and never misses more. Below the stack lies what is
 left of each tensor from before the phase.
 
-To be compiled; `columns.py` names the columns of the arrays. The stack is a ring through `rows`: its last row
+To be compiled; `slices.py` names the columns of the arrays. The stack is a ring through `rows`: its last row
 lies below the bottom and above the top.
 """
 
@@ -259,7 +259,7 @@ def _join(
 
 
 def words_of(lane_count: int) -> int:
-    """Return how many numbers have a bit for each group."""
+    """Return the number of integers that hold one bit for each group."""
     return (lane_count + GROUP_BITS - 1) // GROUP_BITS
 
 

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 Share = Fraction | int
 
 
-class Outcome(NamedTuple):
+class L2Outcome(NamedTuple):
     """The outcome of a transfer in L2, as parts of its bytes.
 
     `fetched` of them cross the link from main memory for this core, which waits for `readers` times as many:
-    the others cross for those that wait for the same. `pushed_out` as many dirty bytes leave on the way.
-    The part `together` is read by several cores in one round.
+    the others cross for other cores that wait for these bytes. `pushed_out` as many dirty bytes leave on the
+    way. The part `together` is read by several cores in one round.
 
     An example: in a cold L2 four equal cores read the same slice of 4000 bytes in one round, then all of them
     read it again, then each reads 1000 bytes of its own while 2000 bytes that were written before have to go.
@@ -68,19 +68,19 @@ class Outcome(NamedTuple):
         return bool(self.fetched or self.pushed_out)
 
 
-HIT = Outcome()
+HIT = L2Outcome()
 # Instruction -> what L2 makes of its traffic, where that is not a plain hit.
-Outcomes = Mapping[int, Outcome]
+Outcomes = Mapping[int, L2Outcome]
 
 
 class PhaseOutcomes(NamedTuple):
-    """What L2 makes of all transfers of a phase: for each lane the number of every transfer's outcome.
+    """Outcomes in L2 of all transfers of a phase: for each lane the number of every transfer's outcome.
 
     Types    `numbers` int32, each naming one of `outcomes`, which are distinct; number 0 is a plain hit
     """
 
     numbers: tuple[NDArray[np.int32], ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[L2Outcome, ...]
 
     def of_lane(self, lane: int, instructions: Sequence[int]) -> Outcomes:
         """Return the outcomes of a lane that are no plain hits, by the numbers of their instructions."""
@@ -89,7 +89,7 @@ class PhaseOutcomes(NamedTuple):
 
 
 class Met(NamedTuple):
-    """What the outcome of a class of transfers follows from: the columns of `classes` (`columns.py`)."""
+    """Inputs of the outcome of a class of transfers: the columns of `classes`."""
 
     company: int
     carries: int
@@ -101,7 +101,7 @@ class Met(NamedTuple):
     readers: int
     own: int
 
-    def outcome(self, apart: int, parts: int, pushed: Share) -> Outcome:
+    def outcome(self, apart: int, parts: int, pushed: Share) -> L2Outcome:
         """Return the outcome, the mean over the cores of the group; `pushed` is what a byte carries.
 
         Of the slices of the tensor that are not known, `apart` of `parts` are no known ones.
@@ -112,14 +112,14 @@ class Met(NamedTuple):
         together = _share(accessing, self.cores * parts) if self.company else 0
         carried = pushed if self.carries else 0
         if not self.fetched and not self.own:
-            return Outcome(0, carried, 1, together)
+            return L2Outcome(0, carried, 1, together)
         # In parts of a byte, so many that all are whole: bytes that come for the known slice, and for others.
         known, own, moved = self.fetched * accessing, self.own, self.cores * self.bytes
         if known:
             own, moved = own * self.sharers, moved * self.sharers
         # A core waits for all that those wait for who came with it; nobody comes with it for its own.
         waited = known * self.readers + own * parts
-        return Outcome(_share(known + own, moved), carried, _share(waited, (known + own) * parts), together)
+        return L2Outcome(_share(known + own, moved), carried, _share(waited, (known + own) * parts), together)
 
 
 def _share(part: int, of: int) -> Share:
@@ -208,7 +208,7 @@ def comparable(part: Any) -> Hashable:
 
 
 # `room`, a row for each group: the groups that go on, in order; then what the transfers of a round do, each
-# by its key, and the first and last group that does it; and behind each group the next that does the same.
+# by its key, and the first and last group that does it; and behind each group the next with this key.
 ACTIVE, KEY, FIRST, LAST, NEXT, ROOM = range(6)
 
 
@@ -219,7 +219,7 @@ def prepare(
 ) -> int:  # fmt: skip
     """Cut the slices of a phase, and put its transfers into the order of their accesses.
 
-    Transfers of one round that do the same to one slice access it together: access a is made by the transfers
+    Transfers of one round with one action on one slice access it together: access a is made by the transfers
     `sequence[begins[a]:begins[a + 1]]` of the groups `owners`. `readers` says for each transfer how many
     cores are with it, in parts of a core. `sizes` has the number of slices, and receives those of residencies
     and of accesses.
@@ -265,7 +265,7 @@ def prepare(
 def _round(
     number: int, count: int, lanes: Ints, traffics: Ints, slices: Ints, table: Ints, room: Ints
 ) -> int:
-    """Chain the groups whose transfer `number` does the same to the same slice; return how many chains."""
+    """Chain the groups whose transfer `number` has one action on one slice; return the number of chains."""
     chains = 0
     for at in range(count):
         lane = room[ROOM * at + ACTIVE]
@@ -310,7 +310,7 @@ L2State = Mapping[str, tuple[int, int]]
 MOST = 1 << 61
 
 
-class Stack:
+class L2Stack:
     """L2 between the phases of a kernel: how much of each tensor is here, and which bytes crossed to memory.
 
     `tensors` are all that the kernel or the one before may name. `arrays` are those of `lru.py`.
@@ -344,7 +344,7 @@ class Stack:
 
     def hold(self, tensor: str, size_bytes: int) -> None:
         """Begin with a tensor that another kernel has written, as much of it as there is room for."""
-        # Clean and spread evenly, as measured kernels of training steps tell: those that stream a tensor of
+        # Clean and spread evenly, as measured kernels of training steps show: those that stream a tensor of
         # twice the size of L2 take neither the time of writing its half back, nor that of a miss all through.
         left = int(self._state[c.CAPACITY] - self._state[c.USED])
         self._put(tensor, min(size_bytes, left), 0)
@@ -360,7 +360,7 @@ class Stack:
         self.forget_bytes()
 
     def left(self) -> L2State:
-        """Return how much of each tensor is here, and how much of that is dirty."""
+        """Return the bytes of each tensor in L2, and how many of them are dirty."""
         listed = self._listed[: self._state[c.LISTS]].tolist()
         rows = self._before.reshape(-1, c.BEFORE).tolist()
         return {
@@ -384,7 +384,7 @@ KINDS = {"read": c.READ, "write": c.WRITE, "atomic": c.ATOMIC}
 class Accesses(NamedTuple):
     """The transfers of one phase, cut into slices and put into the order of their accesses to L2.
 
-    The arrays are those of `rounds.py` and `walk.py`; the last four are of the last walk.
+    `slices.py` names the columns of the arrays; the last four are of the last walk.
     """
 
     lanes: Table
@@ -407,7 +407,7 @@ class Accesses(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many lanes and tensors there are."""
+        """The numbers of lanes and tensors."""
         return len(self.lanes) // c.LANE, len(self.tensors) // c.TENSOR_ROW
 
     def added_to(self) -> list[int]:
@@ -476,7 +476,7 @@ def _table(phase: PhaseLanes, tensors: Mapping[str, int]) -> Table:
     return np.array(rows, np.int64).ravel()
 
 
-def run(accesses: Accesses, stack: Stack) -> int:
+def run(accesses: Accesses, stack: L2Stack) -> int:
     """Send a phase through L2; return how many dirty bytes are pushed out in it."""
     a, before = accesses, stack.written_bytes
     WALK(
@@ -506,7 +506,7 @@ def outcomes(accesses: Accesses, pushed: int = 0) -> PhaseOutcomes:
         classes.ravel(), heads, np.empty(count + 2, np.int64), made,
         bool(pushed) and reads_carry, bool(pushed) and not reads_carry, a.counts[0], len(heads),
     )  # fmt: skip
-    known: dict[Outcome, int] = {HIT: 0}
+    known: dict[L2Outcome, int] = {HIT: 0}
     tensors = accesses.tensors.reshape(-1, c.TENSOR_ROW).tolist()
     numbers = []
     for row in classes[:found].tolist():
@@ -514,7 +514,7 @@ def outcomes(accesses: Accesses, pushed: int = 0) -> PhaseOutcomes:
         numbers.append(
             known.setdefault(Met(*row).outcome(shares[c.APART], shares[c.PARTS], part), len(known))
         )
-    # Different classes may come to the same.
+    # Different classes may have equal outcomes.
     if len(known) < found:
         made = np.array(numbers, np.int32)[made]
     lanes = accesses.lanes.reshape(-1, c.LANE).tolist()

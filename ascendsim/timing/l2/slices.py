@@ -1,6 +1,6 @@
 """The slices of GM that the transfers of a phase name, and how many bytes of L2 they stand for.
 
-To be compiled; `columns.py` names the columns of the arrays.
+To be compiled; the constants below name the columns of the arrays.
 """
 
 from collections.abc import MutableSequence

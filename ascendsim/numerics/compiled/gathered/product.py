@@ -8,8 +8,7 @@ import numpy as np
 
 from ascendsim.numerics.accumulation.models import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.compiled.gathered.cuts import Cuts, cuts_of
-from ascendsim.numerics.compiled.gathered.factor import Factor, Floats, Places, Span
+from ascendsim.numerics.compiled.gathered.factor import Cuts, Factor, FactorRange, Floats, Places, cuts_of
 from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 
 # Long enough for the cost of a piece to vanish, short enough for its columns to stay in the nearest cache. A
@@ -17,10 +16,12 @@ from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
 _STEPS, _WRITTEN_STEPS = 96, 160
 
 
-class Product(Protocol):
+class GatheredProduct(Protocol):
     """A product of two factors under a model, ready to be added to accumulators."""
 
-    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats, begins: bool = False) -> None:
+    def add(
+        self, rows: FactorRange, columns: FactorRange, cuts: Cuts, c: Floats, begins: bool = False
+    ) -> None:
         """Add some rows and columns of every product to those of c (products, m, n).
 
         begins   whatever c holds, sums begin with +0; every product has a piece
@@ -73,7 +74,7 @@ def cuts_of_products(model: AccumulationModel, ends: Places, counts: Sequence[in
 def products_at(
     model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts, threads: Threads = ALONE
 ) -> Floats:
-    """Return the same as `products_of`, whose cuts are known."""
+    """Return the result of `products_of` with known cuts."""
     m, n, count = len(a.lines), len(b.lines), len(cuts.firsts) - 1
     if not cuts.longest():
         return np.zeros((count, m, n), np.float32)
@@ -89,7 +90,7 @@ def products_at(
     begins = bool(np.diff(cuts.firsts).min() > 1)
 
     def add(own: slice) -> None:
-        part, whole = Span(own.start, own.stop), Span(0, c.shape[2 - axis])
+        part, whole = FactorRange(own.start, own.stop), FactorRange(0, c.shape[2 - axis])
         left, right = (whole, part) if axis else (part, whole)
         if not begins:
             c[:, slice(*left), slice(*right)] = 0.0
@@ -105,15 +106,15 @@ def _longer_axis(shape: Sequence[int], panel: tuple[int, int]) -> int:
     return int(panels[1] > panels[0])
 
 
-def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> Product:
+def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> GatheredProduct:
     """Return a product under a model; with a kernel here, m and n are whole multiples of its panels."""
     if not _is_usual(model):
         return WrittenOut(model, a, b, cuts)
     if model.kind == "block" and isinstance(model.block, int) and model.block > 1:
-        from ascendsim.numerics.compiled.gathered.blocks import Blocks
+        from ascendsim.numerics.compiled.gathered.kernels import BlockProducts
 
-        return Blocks(a, b, cuts, model.block)
-    from ascendsim.numerics.compiled.gathered.chain import Chain
+        return BlockProducts(a, b, cuts, model.block)
+    from ascendsim.numerics.compiled.gathered.kernels import Chain
 
     # A block of one product is a fused step of a chain.
     return Chain(a, b, cuts, model.kind != "seq-muladd")
@@ -129,7 +130,7 @@ def _panel(model: AccumulationModel) -> tuple[int, int]:
 
 
 def _is_usual(model: AccumulationModel) -> bool:
-    """Tell whether a model has a kernel that takes the elements from where they lie."""
+    """Return whether a model has a kernel that takes the elements from where they lie."""
     kinds = model.kind in ("seq", "seq-muladd", "block") and model.rounding == "RNE" and not model.half
     flushes = model.ftz_in or model.ftz_acc
     return kinds and not flushes and model.product == "exact" and model.overflow == "ieee"
@@ -144,14 +145,16 @@ class WrittenOut:
         del cuts  # of use to kernels that measure their factors beforehand
         self._model, self._a, self._b = model, a, b
 
-    def add(self, rows: Span, columns: Span, cuts: Cuts, c: Floats, begins: bool = False) -> None:
+    def add(
+        self, rows: FactorRange, columns: FactorRange, cuts: Cuts, c: Floats, begins: bool = False
+    ) -> None:
         """Add some rows and columns of every product to those of c (products, m, n)."""
         for own, cells in zip(cuts.each(), c, strict=True):
             self._add(rows, columns, own, cells, begins)
 
-    def _add(self, rows: Span, columns: Span, cuts: Places, c: Floats, begins: bool) -> None:
+    def _add(self, rows: FactorRange, columns: FactorRange, cuts: Places, c: Floats, begins: bool) -> None:
         """Add one product, (m, n)."""
-        from ascendsim.numerics.compiled.gathered.places import write_columns, write_rows
+        from ascendsim.numerics.compiled.gathered.lines import write_columns, write_rows
 
         b = self._b.part(slice(*columns))
         for line in range(rows.start, rows.stop, self._LINES):

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-# Elements that take 0.2 ms to move. A second thread spares half of that, and to wake it and to wait for it
-# takes nearly as much.
+# Elements that take 0.2 ms to move. A second thread saves half of this, and waking it and waiting for it
+# takes nearly as long.
 LEAST: Final = 1 << 19
 
 
@@ -35,7 +35,7 @@ class Threads:
             self._pool.shutdown()
 
     def run(self, function: Callable[..., Made], tasks: Iterable[tuple[object, ...]]) -> list[Made]:
-        """Return what a function makes of the arguments of each task; the calling thread takes the first.
+        """Return a function's results for the arguments of each task; the calling thread takes the first.
 
         Raises   what the first task in their order raises that fails
         """
@@ -51,7 +51,7 @@ class Threads:
         return [function(*each[0]), *(other.result() for other in others)]
 
     def share(self, function: Callable[[slice], Made], size: int, unit: int = 1) -> list[Made]:
-        """Return what a function makes of each of the parts of a size, in their order.
+        """Return the results of a function for each part of a size, in order.
 
         Raises   as `run`
         """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ascendsim.cube.loads import Im2col, TapRows
-from ascendsim.cube.mmad import Mmad, PipeBarrier, is_small, spacing_needed
+from ascendsim.cube.mmad import Mmad, PipeBarrier
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.products import DgradGemm
@@ -19,29 +19,33 @@ from ascendsim.ops.schedules.base import TILES, DgradOrder
 from ascendsim.ops.schedules.blocks import (
     BlockNest,
     BlockSchedule,
-    CountedPlaces,
+    BlockTiles,
+    Bringing,
     Index,
-    Sizes,
-    Steps,
+    ReductionSteps,
+    TileSizes,
     begins_of,
 )
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task, inserts_in_ub, spans_of
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, inserts_in_ub, spans_of
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
 from ascendsim.program.kernel import Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.walk import Axis, Number, Spans, Table, TileNumber, alike
 
+if TYPE_CHECKING:
+    from ascendsim.ops.schedules.ranges import Tasks
 
-class DgradTiles:
+
+class DgradTiles(BlockTiles):
     """The axes of the tiles of a dgrad, cut as `DgradTasks` says, and their tables.
 
     Axes     pixels, columns: tiles of one image; lefts, rights: boxes of taps in L1; slices: the products of
-             all segments, one after the other. `heights` are pixels for what costs by how many there are,
+             all segments, one after the other. `counts` are pixels for what costs by how many there are,
              `spans` for what costs by how they lie in rows
     Tables   pairs: of a depth of the output; kernel_of, source_of: depths of a pair; segments_of: a part;
              left_of, right_of, slices_of: boxes and slices of a segment; read_of: what an image tile reads,
-             by pixels and box, as several may read the same
+             by pixels and box, as several may read one slice
 
     spread   whether image tiles with gaps go through UB on their way to L1, by steps of their own
     """
@@ -54,7 +58,7 @@ class DgradTiles:
         gaps = self.gemm.sliding.insert != (1, 1) and cut.counted and not spread
         self._cleared = max(cut.left_bytes.values()) if gaps else 0
         self.boxes, self.right_boxes = cut.left_boxes, cut.right_boxes
-        self.widths = [count for _, count in self.wides]
+        self.heights, self.widths = ([count for _, count in own] for own in (self.runs, self.wides))
         self.channels = [slice(box.channel, box.channel + box.channels) for box in self.boxes]
         self.segments = [segment for part in cut.parts for segment in part]
         self.products = [(segment, own) for segment in self.segments for own in segment.slices]
@@ -69,8 +73,8 @@ class DgradTiles:
         count = len(self.runs)
         kinds = [(groups, box.rows * box.cols == 1) for (_, box, _), (_, _, groups) in self.products]
         spans = [(run[1], spans_of(self.tile(at, 0), run[1])) for at, run in enumerate(self.runs)]
-        self.pixels = Axis(count, [cut.pixel_costs[run] for run in self.runs])
-        self.heights, self.spans = Axis(count, [run[1] for run in self.runs]), Axis(count, alike(spans))
+        self.pixels = Axis(count, cut.pixel_costs)
+        self.counts, self.spans = Axis(count, self.heights), Axis(count, alike(spans))
         self.columns, self.slices = Axis(len(self.wides), self.widths), Axis(len(kinds), alike(kinds))
         self.lefts = Axis(len(self.boxes), self.shapes)
         self.rights = Axis(len(self.right_boxes), [box.groups for box in self.right_boxes])
@@ -91,7 +95,7 @@ class DgradTiles:
 
     @cached_property
     def read_of(self) -> Table:
-        """What image tiles read of an image, by pixel tile and box: one number for all that read the same."""
+        """Slices of an image that tiles read, by pixel tile and box: equal slices share a number."""
         windows = np.reshape(alike(self.cut.windows), (len(self.runs), -1))
         return self._nest.table(windows[:, self.shapes] + windows.size * np.array(self.slabs), name="read")
 
@@ -140,24 +144,10 @@ class DgradTiles:
         rows = box.rows * box.cols, self.gemm.backwards, first, groups
         return LoadL0B(slot, source, TapRows(*rows, s.c0, self.widths[columns], s.itemsize))
 
-    def barrier(self, begun: int, pixels: int, columns: int) -> PipeBarrier | None:
-        """Let the accumulator come back: a product of few fractals would want it sooner."""
-        spaced = begun and spacing_needed(self.profile, self.runs[pixels][1], self.widths[columns])
-        return PipeBarrier("M") if spaced else None
-
-    def drain(self, pixels: int, columns: int) -> PipeBarrier | None:
-        """Let the cube come to rest after a small product."""
-        small = is_small(self.profile, self.runs[pixels][1], self.widths[columns])
-        return PipeBarrier("M") if small else None
-
     def mmad(self, c: Slot, a: Slot, b: Slot, begun: int, pixels: int, at: int, columns: int) -> Mmad:
         """Add the product of a slice of the reduction."""
         k, dtype = self.products[at][1][2] * self.gemm.sliding.c0, self.gemm.compute_dtype
         return Mmad(c, a, b, self.runs[pixels][1], k, self.widths[columns], dtype, not begun)
-
-    def size(self, *at: int) -> tuple[int, int]:
-        """Return the pixels and columns of a tile of the output."""
-        return self.runs[at[-2]][1], self.widths[at[-1]]
 
     def output(self, *at: int) -> Index:
         """Return the slice of the output for some columns of a tile."""
@@ -190,7 +180,7 @@ class Reductions(NamedTuple):
 class DgradNest(BlockNest):
     """For each base block: for each part, kernel depth, pair of boxes in L1, slice of base_k: multiply."""
 
-    def __init__(self, name: str, cut: Any, sizes: Sizes, target: GmTensor) -> None:
+    def __init__(self, name: str, cut: Any, sizes: TileSizes, target: GmTensor) -> None:
         gemm = self.gemm = cut.gemm
         super().__init__(name, cut, sizes, target, gemm.out_c0, spread=inserts_in_ub(gemm, cut.profile))
         self.outer = {"group": gemm.groups, "image": gemm.batch, "depth": len(gemm.depths)}
@@ -204,7 +194,7 @@ class DgradNest(BlockNest):
         self.block(t, task, task[3], self.table(windows, name="window"))
 
     def reductions(self, t: DgradTiles, own: Number) -> Reductions:
-        """Return what the parts of the reductions of some pixels go through."""
+        """Return the segments of each part of the reductions of some pixels."""
         del own
         return Reductions(t.segments_of, 0, range(len(t.segments)), begins_of(map(len, t.cut.parts)))
 
@@ -222,9 +212,9 @@ class DgradNest(BlockNest):
         windows   number the rows and columns of the image that tiles hold, by pixels and shape of the box
         """
         (group, image, depth, _, columns), every, parts = task, range(len(t.runs)), len(t.cut.parts)
-        high, spanning = (self.table(every, axis, "pixels")[own] for axis in (t.heights, t.spans))
+        high, spanning = (self.table(every, axis, "pixels")[own] for axis in (t.counts, t.spans))
         reductions = self.reductions(t, own)
-        bring = _Bring(self, t, reductions, task, own, windows, phase, left)
+        bring = _BringStep(self, t, reductions, task, own, windows, phase, left)
         with self.loop(parts, "part") as part:
             run = reductions.runs[part + reductions.first]
             with self.when(self.let(run.length, "met")) if reductions.listed else nullcontext():
@@ -246,7 +236,7 @@ class DgradNest(BlockNest):
                 self.out.write(c, output, t.size, t.output, (columns, t.widths), atomic=parts > 1)
 
 
-class _Bring:
+class _BringStep(Bringing):
     """The tiles of a step in L1: the image tile, then that of the weights, and both of the next one."""
 
     def __init__(
@@ -264,32 +254,16 @@ class _Bring:
         (self.group, self.image, _, self.pixels, self.columns), self.own = task, own
         self.phase, self.left = phase, left
         self.slabs, self.shapes = nest.table(t.slabs, name="channels"), nest.table(t.shapes, name="shape")
-        self.steps = [
-            Steps([of[segment] for segment in reductions.segments], reductions.begins)
+        steps = [
+            ReductionSteps([of[segment] for segment in reductions.segments], reductions.begins)
             for of in (t.left_boxes_of, t.right_boxes_of)
         ]
-        rings, blocks = (
-            (nest.left, nest.right),
-            ((t.cut.pixel_numbers, own), (t.cut.column_numbers, self.columns)),
-        )
-        # In a ring of one place there is nothing to count.
-        self.places = [
-            CountedPlaces(nest, ring, steps, numbers, (at,)) if t.cut.counted and ring.count > 1 else None
-            for ring, steps, (numbers, at) in zip(rings, self.steps, blocks, strict=True)
-        ]
-        # With one slot there is nowhere to bring it while the one at hand is read.
-        self.next = [
-            nest.table(steps.next, len(steps.next), f"next for {ring.name}")
-            if t.cut.loads_ahead and ring.count > 1 and steps.follow
-            else None
-            for ring, steps in zip(rings, self.steps, strict=True)
-        ]
+        blocks = (t.cut.pixel_numbers, (own,)), (t.cut.column_numbers, (self.columns,))
+        super().__init__(nest, steps, blocks, counted=t.cut.counted, ahead=t.cut.loads_ahead)
 
     def both(self, pair: Number, step: Number) -> tuple[TileNumber, TileNumber]:
         """Bring the tiles of a step at a pair of depths, unless they are there."""
-        for places in self.places:
-            if places:
-                places.begin(step)
+        self.begin(step)
         a1, b1 = self.image_tile(pair, step), self.weights(pair, step)
         for bring, following in zip((self.image_tile, self.weights), self.next, strict=True):
             if following:
@@ -298,8 +272,7 @@ class _Bring:
 
     def image_tile(self, pair: Number, step: Number) -> TileNumber:
         """Bring the image tile of a step."""
-        nest, t, own, (places, _) = self.nest, self.t, self.own, self.places
-        at = places[step] if places else None
+        nest, t, own, at = self.nest, self.t, self.own, self.place(0, step)
         source, box = (
             (self.group, self.image, t.source_of[pair]),
             t.left_of[self.reductions.segment(step)],
@@ -316,8 +289,7 @@ class _Bring:
 
     def weights(self, pair: Number, step: Number) -> TileNumber:
         """Bring the weights of a step."""
-        nest, t, (_, places) = self.nest, self.t, self.places
-        at = places[step] if places else None
+        nest, t, at = self.nest, self.t, self.place(1, step)
         box = t.right_of[self.reductions.segment(step)]
         told = self.group, t.kernel_of[pair], self.columns, box
         with nest.hold(nest.right, self.phase, *told, place=at) as b1:
@@ -374,7 +346,7 @@ class Dgrad(BlockSchedule):
         """Whether vector cores make the output from float32 sums."""
         return self.target is not self.gemm.output
 
-    def nest(self, sizes: Sizes) -> Nest:
+    def nest(self, sizes: TileSizes) -> Nest:
         """Return the loop nest of all cores that reserve so much."""
         return DgradNest(self.name, self.tasks, sizes, self.target)
 
@@ -406,13 +378,14 @@ class DgradColumnsOuter(Dgrad):
     """As `Dgrad`, but a core makes all pixel tiles of one column block before it goes on to the next block.
 
     It pays where weights are larger than images: late layers, small batches. The order of the additions in a
-    base block is the same, so are the bits.
+    base block does not change, nor do the bits.
     """
 
     name: ClassVar[str] = "dgrad_columns_outer"
     reads: ClassVar[frozenset[str]] = TILES | {"k_split"}
 
-    def sequence(self) -> list[Task]:
+    def sequence(self) -> Tasks:
         """Return all tasks, pixels fastest."""
         # Depth stands before the pixels because each depth meets kernel depths, and so weights, of its own.
-        return sorted(self.tasks.tasks, key=lambda task: (task.group, task.first_column, task.depth))
+        tasks = self.tasks.tasks
+        return tasks[np.lexsort([tasks[name] for name in ("depth", "columns", "group")])]

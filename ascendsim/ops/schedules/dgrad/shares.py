@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.schedules.base import Schedule
-from ascendsim.ops.schedules.blocks import Sizes
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, Task
-from ascendsim.ops.schedules.ranges import (
-    Ranges,
-    Rotation,
-    cut,
-    cut_within,
-    deal,
-    moved_on,
-    numbered,
-    rotated,
-)
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
+from ascendsim.ops.schedules.ranges import Ranges, cut, cut_within, deal, numbered, parts_of
+
+if TYPE_CHECKING:
+    from ascendsim.ops.schedules.ranges import Numbers, Tasks
 
 
 @dataclass(frozen=True)
-class ShareTasks(DgradTasks):
+class DgradShareTasks(DgradTasks):
     """The cut of a dgrad whose base blocks end where tasks of single_core_m x single_core_n end."""
 
     operator: ClassVar[bool] = True
@@ -42,7 +36,7 @@ class ShareTasks(DgradTasks):
 
     @property
     def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:
-        """What cuts a run of the reduction into slices: base_k each, as the products take them."""
+        """The function that cuts a run of the reduction into slices of base_k, as the products take them."""
         return cut
 
     @property
@@ -65,7 +59,7 @@ class ShareTasks(DgradTasks):
     @cached_property
     def in_row(self) -> bool:
         """Whether pixel tiles must stay inside one row, because whole rows do not fit in L1."""
-        # Tiles begin where tasks begin, which may be anywhere in a row: the tiles themselves tell their rows.
+        # Tiles begin where tasks begin, which may be anywhere in a row: the tiles themselves have their rows.
         box, tile = self.left_boxes[0], self.gemm.sliding.tile
         tiles = cut_within(self.pixel_shares, self.tiling.base_m)
         left = self.tiling.al1_buffers * max(tile(*pixels, box).l1_bytes for pixels in tiles)
@@ -91,46 +85,19 @@ class ShareTasks(DgradTasks):
         """Column ranges: those of the tasks, cut by base_n."""
         return cut_within(self.column_shares, self.tiling.base_n)
 
-    def sizes(self, tasks: Sequence[Task]) -> Sizes:
-        """Return what a core with these tasks reserves."""
-        # Images need the same room, so one round tells all.
-        return super().sizes(of_each_round(tasks))
-
-    def signature(self, tasks: Sequence[Task]) -> Hashable:
-        """Describe what decides the cost of a core's program: one round tells all where tasks come round."""
-        if not isinstance(tasks, Rotation):
-            return super().signature(tasks), self._places(tasks)
-        each = of_each_round(tasks)
-        return counts_of(tasks), self._spelled(each), self._places(each)
-
-    def _places(self, tasks: Sequence[Task]) -> Hashable:
-        """Return what places in L1 follow from beside the tiles: the numbers of blocks in their tasks."""
+    def signature(self, tasks: Tasks) -> Hashable:
+        """Describe what decides the cost of a core's program; places in L1 follow from numbers in tasks."""
+        told = super().signature(tasks)
         if not self.counted:
-            return ()
-        (rows, left), (columns, right) = (
-            ({first: number for (first, _), number in zip(tiles, numbers, strict=True)}, copies)
-            for tiles, numbers, copies in (
-                (self.pixel_tiles, self.pixel_numbers, self.tiling.al1_buffers),
-                (self.column_tiles, self.column_numbers, self.tiling.bl1_buffers),
-            )
-        )
-        return tuple((rows[own.first_pixel] % left, columns[own.first_column] % right) for own in tasks)
+            return told
+        rows = self.pixel_numbers[tasks["pixels"]] % self.tiling.al1_buffers
+        columns = self.column_numbers[tasks["columns"]] % self.tiling.bl1_buffers
+        return told, rows.tobytes(), columns.tobytes()
 
-
-def counts_of(tasks: Rotation) -> Hashable:
-    """Return how many rounds there are, and how many base blocks each has.
-
-    Every round meets images of its own and the weights of the round before it: that, and what the first is
-    like, tells what all of them cost.
-    """
-    return tuple((len(images), len(each)) for images, each in tasks.rounds)
-
-
-def of_each_round(tasks: Sequence[Any]) -> Sequence[Any]:
-    """Return the tasks of the first image of every range of images; of other tasks all."""
-    if not isinstance(tasks, Rotation):
-        return tasks
-    return [task for images, each in tasks.rounds for task in moved_on(each, images.start)]
+    def shares_of(self, tasks: Tasks) -> tuple[Numbers, int]:
+        """Return the number of the pixel range that each base block is in, and how many there are."""
+        of, count = parts_of(self.pixel_tiles, self.tiling.block_m)
+        return of[tasks["pixels"]], count
 
 
 @dataclass(frozen=True)
@@ -140,7 +107,7 @@ class DgradShares(Dgrad):
     Tasks are numbered along their axes as `task_order` says and go to the cores as `mapping` says; inside a
     task, image after image and depth after depth, its tiles go along the channels first. A reduction is taken
     in slices of base_k, the last one shorter, where `Dgrad` makes all of them even: where base_k divides it,
-    the bits are the same. Its parts are even, or segments of single_core_k channels. With `transpose_first`
+    the bits are equal. Its parts are even, or segments of single_core_k channels. With `transpose_first`
     the weights lie in the cube's layout already, in a workspace that vector cores have filled.
 
     Raises   ConfigError for `transpose_first` on cores that get all operands so from a kernel before
@@ -163,81 +130,31 @@ class DgradShares(Dgrad):
         super().__post_init__()
 
     @cached_property
-    def tasks(self) -> ShareTasks:
+    def tasks(self) -> DgradShareTasks:
         """The base blocks, and the cut of their reduction."""
-        return ShareTasks(self.gemm, self.tiling, self.profile)
+        return DgradShareTasks(self.gemm, self.tiling, self.profile)
 
-    def dealt(self) -> list[Sequence[Task]]:
+    def dealt(self) -> list[Tasks]:
         """Return the base blocks of each core, task after task."""
-        gemm, t = self.gemm, self.tiling
-        axes: dict[str, Sequence[Any]] = {
-            "batch": cut(gemm.batch, -(-gemm.batch // (t.batch_dim or gemm.batch))),
-            "group": range(gemm.groups),
-            "d": self._depth_shares,
-            "m": self.tasks.pixel_shares,
-            "n": self.tasks.column_shares,
+        gemm, t, cut_ = self.gemm, self.tiling, self.tasks
+        tasks, extents = cut_.tasks, (gemm.batch, len(gemm.depths))
+        # How many images and depths a task has.
+        images, depths = (
+            -(-extent // (dim or extent))
+            for extent, dim in zip(extents, (t.batch_dim, t.depth_dim), strict=True)
+        )
+        # Depths that no kernel depth reaches are zeros, and no task of their own.
+        met, own = np.unique(tasks["depth"] // depths, return_inverse=True)
+        column, columns = parts_of(cut_.column_tiles, t.block_n)
+        axes = {
+            "batch": (tasks["image"] // images, -(-gemm.batch // images)),
+            "group": (tasks["group"], gemm.groups),
+            "d": (own, len(met)),
+            "m": cut_.shares_of(tasks),
+            "n": (column[tasks["columns"]], columns),
         }
-        if self._comes_round:
-            of_image = numbered("grad_input", t.task_order, axes | {"batch": [(0, 1)]})
-            kinds = [tuple(self._blocks(**place)) for place in of_image]
-            return [*rotated(gemm.batch, len(kinds), t.used_cores, lambda i, number: _at(kinds[number], i))]
-        tasks = [list(self._blocks(**place)) for place in numbered("grad_input", t.task_order, axes)]
-        return [*deal(tasks, t)]
-
-    @property
-    def _comes_round(self) -> bool:
-        """Whether images are tasks of their own that are dealt in turn, one after the other."""
-        t = self.tiling
-        return t.mapping == "interleaved" and not t.batch_dim and t.task_order.split()[:1] == ["batch"]
-
-    @property
-    def _depth_shares(self) -> Ranges:
-        """Depth ranges of the tasks; a depth that no kernel depth reaches is zeros and no task of its own."""
-        depths, parts = self.gemm.depths, self.tiling.depth_dim
-        shares = cut(len(depths), -(-len(depths) // (parts or len(depths))))
-        return [share for share in shares if any(depths[share[0] : sum(share)])]
-
-    def _checked(self) -> Sequence[Sequence[Any]]:
-        """Return the tasks of each core, which must be all base blocks."""
-        if type(self).dealt is not DgradShares.dealt:
-            return super()._checked()
-        # Numbers that are dealt leave none out and repeat none; what they stand for is counted.
-        dealt, count = Schedule._checked(self), len(self.tasks.tasks)
-        assert sum(map(len, dealt)) == count, (sum(map(len, dealt)), count)
-        return dealt
-
-    def _blocks(
-        self,
-        batch: tuple[int, int],
-        group: int,
-        d: tuple[int, int],
-        m: tuple[int, int],
-        n: tuple[int, int],
-    ) -> Iterator[Task]:
-        """Yield the base blocks of one task."""
-        pixels = self._tiles_of[m]
-        columns = _inside(self.tasks.column_tiles, n)
-        for image in range(batch[0], sum(batch)):
-            for depth in range(d[0], sum(d)):
-                if self.gemm.depths[depth]:
-                    for tile in pixels:
-                        for wide in columns:
-                            yield Task(group, image, depth, *tile, *wide)
-
-    @cached_property
-    def _tiles_of(self) -> dict[tuple[int, int], Ranges]:
-        """The pixel tiles of each share."""
-        return {share: _inside(self.tasks.pixel_tiles, share) for share in self.tasks.pixel_shares}
-
-
-def _at(tasks: Sequence[Task], image: int) -> Sequence[Task]:
-    """Return base blocks of image 0 for another image."""
-    return tasks if image == 0 else [task._replace(image=image) for task in tasks]
-
-
-def _inside(tiles: Ranges, share: tuple[int, int]) -> Ranges:
-    """Return the tiles that lie in a share."""
-    return [tile for tile in tiles if share[0] <= tile[0] < sum(share)]
+        units = numbered("grad_input", t.task_order, axes)
+        return deal(tasks, *units, t.used_cores, in_turn=t.mapping == "interleaved")
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, count, product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -17,38 +16,36 @@ from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import (
     AXES,
     ImageTile,
-    Phase,
     Sliding,
+    StridePhase,
     Taps,
     cut_taps,
     phases_of,
     together,
 )
 from ascendsim.ops.schedules.base import DgradOrder
-from ascendsim.ops.schedules.blocks import Index, Sizes, begins_of
+from ascendsim.ops.schedules.blocks import Index, TileSizes, begins_of
 from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles, Reductions
-from ascendsim.ops.schedules.dgrad.shares import DgradShares, ShareTasks, counts_of, of_each_round
-from ascendsim.ops.schedules.dgrad.tasks import Task
-from ascendsim.ops.schedules.ranges import Ranges, Rotation
-from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
+from ascendsim.ops.schedules.dgrad.shares import DgradShares, DgradShareTasks
+from ascendsim.ops.schedules.dgrad.tasks import signature_of
+from ascendsim.ops.schedules.ranges import mixed, tasks_of
 from ascendsim.profile import Profile
-from ascendsim.program.kernel import Phase as KernelPhase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.walk import Number, alike
 
 if TYPE_CHECKING:
-    from ascendsim.ops.schedules.ranges import Rows
+    from ascendsim.ops.schedules.ranges import Numbers, Tasks
 
 
 @dataclass(frozen=True)
-class PhaseTasks(ShareTasks):
+class PhaseTasks(DgradShareTasks):
     """The cut of one phase: its gemm slides with the taps and over the pixels of the phase.
 
     shared      what slides over all that the phases of a tile read, if one tile in L1 serves them all
     most_taps   taps of the largest phase: tiles in L1 have as many channels in every phase
     """
 
-    phase: Phase
+    phase: StridePhase
     shared: Sliding | None
     most_taps: int
 
@@ -174,75 +171,65 @@ class SplitTasks:
         return self.cuts[0].shared is not None
 
     @cached_property
-    def pixel_shares(self) -> Sequence[tuple[int, ...]]:
-        """The (number, phases...) of the tasks of one image: all phases together, or each by itself."""
-        longest = max(len(self.cuts[phase].pixel_shares) for phase in self.met)
-        if self.tiling.kernel_split == "hw":
-            return [(number, *self.met) for number in range(longest)]
-        return [(number, phase) for number in range(longest) for phase in self.met]
+    def _tiles(self) -> Numbers:
+        """A row for each pixel tile of an image in each phase: (task, pixel tile, phase), sorted by task.
+
+        A task has all phases of its pixels (`kernel_split` "hw"), or one of them.
+        """
+        found: list[tuple[int, ...]] = []
+        for place, phase in enumerate(self.met):
+            cut, number = self.cuts[phase], count()
+            for share, own in enumerate(cut.pixel_shares):
+                task = share if self._together else share * len(self.met) + place
+                tiles = cut.tiles_of(own, cut.gemm.sliding.out_size[1])
+                found += [(task, at, phase, next(number)) for at, _ in enumerate(tiles)]
+        return np.array(sorted(found))[:, [0, 3, 2]]
 
     @property
-    def column_shares(self) -> Ranges:
-        """Column ranges of the tasks."""
-        return self.cuts[0].column_shares
+    def _together(self) -> bool:
+        return self.tiling.kernel_split == "hw"
 
-    def tiles(self, share: tuple[int, ...]) -> list[tuple[int, int, int]]:
-        """Return the (first pixel, pixels, phase) of a task: tile after tile, each in all phases."""
-        number, *phases = share
-        of_phase = []
-        for phase in phases:
-            cut = self.cuts[phase]
-            if number < len(cut.pixel_shares):
-                width = cut.gemm.sliding.out_size[1]
-                made = enumerate(cut.tiles_of(cut.pixel_shares[number], width))
-                of_phase += [(at, phase, tile) for at, tile in made]
-        return [(*tile, phase) for _, phase, tile in sorted(of_phase)]
+    @property
+    def column_tiles(self) -> list[tuple[int, int]]:
+        """Column ranges of the base blocks."""
+        return self.cuts[0].column_tiles
+
+    def shares_of(self, tasks: Tasks) -> tuple[Numbers, int]:
+        """Return the number of the pixel range that each base block is in, and how many there are."""
+        longest = max(len(self.cuts[phase].pixel_shares) for phase in self.met)
+        of = np.empty((len(self.cuts), self._tiles[:, 1].max() + 1), np.int64)
+        of[self._tiles[:, 2], self._tiles[:, 1]] = self._tiles[:, 0]
+        return of[tasks["phase"], tasks["pixels"]], longest * (1 if self._together else len(self.met))
 
     @cached_property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> Tasks:
         """All base blocks that anything contributes to."""
-        return [
-            Task(group, image, depth, first, pixels, *wide, phase)
-            for group in range(self.gemm.groups)
-            for image in range(self.gemm.batch)
-            for depth, pairs in enumerate(self.gemm.depths)
-            if pairs
-            for share in self.pixel_shares
-            for first, pixels, phase in self.tiles(share)
-            for wide in self.cuts[0].column_tiles
-        ]
+        gemm, columns = self.gemm, range(len(self.column_tiles))
+        depths = [depth for depth, pairs in enumerate(gemm.depths) if pairs]
+        outer = range(gemm.groups), range(gemm.batch), depths
+        return tasks_of("group image depth pixels phase columns", *outer, self._tiles[:, 1:], columns)
 
-    def sizes(self, tasks: Sequence[Task]) -> Sizes:
-        """Return what a core with these tasks reserves."""
-        blocks: dict[int, list[Any]] = defaultdict(list)
-        for task in of_each_round(tasks):
-            blocks[task.phase].append(task)
-        each = [self.cuts[phase].sizes(own) for phase, own in blocks.items()]
-        return Sizes(*(max(sizes) for sizes in zip(*each, strict=True)))
+    def sizes(self, tasks: Tasks) -> TileSizes:
+        """Return the room that a core with these tasks reserves."""
+        met = np.unique(tasks["phase"])
+        each = [self.cuts[phase].sizes(tasks[tasks["phase"] == phase]) for phase in met]
+        return TileSizes(*(max(sizes) for sizes in zip(*each, strict=True)))
 
-    def rows(self, tasks: Sequence[Task]) -> Rows:
-        """Return a row for each task: group, image, depth, numbers of its pixel and column tile, phase."""
-        if isinstance(tasks, Rotation):
-            return tasks.rows(self.rows, 1)
-        rows = np.empty((len(tasks), 6), np.int64)
-        for phase in self.met:
-            mine = [at for at, task in enumerate(tasks) if task.phase == phase]
-            rows[mine, 5] = phase
-            rows[mine, :5] = self.cuts[phase].rows([tasks[at] for at in mine])
-        return rows
-
-    def signature(self, tasks: Sequence[Task]) -> Hashable:
+    def signature(self, tasks: Tasks) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again."""
-        numbers: dict[Hashable, int] = defaultdict(count().__next__)
-        spelled: list[Hashable] = []
-        for group, image, depth, first, pixels, column, columns, phase in of_each_round(tasks):
-            left = group, image, first, pixels, -1 if self.shares_tiles else phase
-            tiles = [
-                (numbers[source, left], numbers[kernel, group, column, phase])
-                for kernel, source in self.gemm.depths[depth]
-            ]
-            spelled.append((phase, self.cuts[phase].pixel_shapes[first, pixels], columns, tuple(tiles)))
-        return counts_of(tasks) if isinstance(tasks, Rotation) else (), tuple(spelled)
+        phase, pixels, columns = (tasks[name] for name in ("phase", "pixels", "columns"))
+        # By phase and tile: its shape, and which pixels it has, as phases may share a tile in L1.
+        longest = max(len(cut.pixel_tiles) for cut in self.cuts)
+        shapes = np.zeros((len(self.cuts), longest), np.int64)
+        runs = alike([run for cut in self.cuts for run in cut.pixel_tiles])
+        own, first = shapes.copy(), 0
+        for number, cut in enumerate(self.cuts):
+            last = first + len(cut.pixel_tiles)
+            shapes[number, : last - first], own[number, : last - first] = cut.pixel_shapes, runs[first:last]
+            first = last
+        kinds = phase, shapes[phase, pixels], self.cuts[0].widths[columns]
+        left = own[phase, pixels] if self.shares_tiles else mixed(own[phase, pixels], phase)
+        return signature_of(self.gemm, tasks, kinds, left, mixed(columns, phase))
 
 
 class PhaseTiles(DgradTiles):
@@ -271,12 +258,13 @@ class SplitNest(DgradNest):
         spread = self.insertion is not None
         cuts = {phase: PhaseTiles(self, cut.cuts[phase], spread=spread) for phase in cut.met}
         longest = max(len(t.runs) for t in cuts.values())
-        *task, phase = self.task(
+        *task, phase, columns = self.task(
             **self.outer,
             pixels=longest,
-            columns=cuts[cut.met[0]].columns,
             phase=len(cut.cuts),
+            columns=cuts[cut.met[0]].columns,
         )
+        task += [columns]
         # Phases may read the same slices of the source: all number them alike.
         numbers = alike([window for t in cuts.values() for window in t.cut.windows])
         most, begin = len(numbers), 0
@@ -295,7 +283,7 @@ class SplitNest(DgradNest):
 
 @dataclass(frozen=True)
 class DgradSplit(DgradShares):
-    """As `DgradShares`, but for each phase of the stride with the taps that its pixels meet (`phases.py`).
+    """As `DgradShares`, but for each phase of the stride with the taps that its pixels meet.
 
     Along H and W ("hw") a task makes all phases of its pixels, one after the other, from one tile of
     grad_output; along H alone ("h") each phase is a task, and zeros stay between columns. Its pixels are
@@ -322,7 +310,7 @@ class DgradSplit(DgradShares):
         """Whether vector cores make the output from float32 sums."""
         return self.target.name != self.gemm.output.name
 
-    def nest(self, sizes: Sizes) -> SplitNest:
+    def nest(self, sizes: TileSizes) -> SplitNest:
         """Return the loop nest of all cores that reserve so much."""
         return SplitNest(self.name, self.tasks, sizes, self.target)
 
@@ -341,34 +329,14 @@ class DgradSplit(DgradShares):
         c0, axes = self.gemm.sliding.c0, self.tiling.kernel_split
         return DgradOrder(c0, (), (), axes, slices, lengths)
 
-    def phases(self) -> tuple[KernelPhase, ...]:
-        """Return zeros where no tap is met or parts are added, the tiles, and the cast of float32 sums."""
-        missing = len(self.tasks.met) < len(self.tasks.cuts) or not all(self.gemm.depths)
-        zeros = (zero_fill(self.profile, flat(self.target)),) if missing or self.tiling.k_split > 1 else ()
-        made = (cast(self.profile, flat(self.target), flat(self.gemm.output)),) if self.casts_sums else ()
-        return (*zeros, self.compute(), *made)
-
-    def _blocks(
-        self,
-        batch: tuple[int, int],
-        group: int,
-        d: tuple[int, int],
-        m: tuple[int, ...],
-        n: tuple[int, int],
-    ) -> Iterator[Task]:
-        """Yield the base blocks of one task: tiles of pixels, of channels, phases."""
-        cut = self.tasks
-        columns = [wide for wide in cut.cuts[0].column_tiles if n[0] <= wide[0] < sum(n)]
-        for image in range(batch[0], sum(batch)):
-            for depth in range(d[0], sum(d)):
-                if self.gemm.depths[depth]:
-                    for first, pixels, phase in cut.tiles(m):
-                        for wide in columns:
-                            yield Task(group, image, depth, first, pixels, *wide, phase)
+    @property
+    def needs_zeros(self) -> bool:
+        """Whether tiles are added to what GM holds, or some pixels meet no tap."""
+        return super().needs_zeros or len(self.tasks.met) < len(self.tasks.cuts)
 
 
 @dataclass(frozen=True)
-class PassTasks(ShareTasks):
+class PassTasks(DgradShareTasks):
     """The cut of a dgrad whose tiles in L1 never serve more taps than a pass takes."""
 
     def __post_init__(self) -> None:
@@ -404,7 +372,7 @@ class PassTasks(ShareTasks):
 
     @cached_property
     def in_row(self) -> bool:
-        """Whether pixel tiles must stay inside one row: under one tap a row alone tells what is read."""
+        """Whether pixel tiles must stay inside one row: under one tap the row alone decides what is read."""
         return self.tiling.tap_loop == "khkw" or super().in_row
 
     def met(self, run: tuple[int, int]) -> frozenset[tuple[int, int]]:
@@ -413,7 +381,7 @@ class PassTasks(ShareTasks):
         return frozenset(self._pass_of(taps) for taps in self.passes if tile(*run, taps).rows is not None)
 
     def segments_met(self, passes: frozenset[tuple[int, int]]) -> list[list[int]]:
-        """Return of each part of the reduction the numbers of the segments of some passes."""
+        """Return, for each part of the reduction, the numbers of the segments of some passes."""
         found: list[list[int]] = []
         begin = 0
         for part in self.parts:
@@ -422,7 +390,7 @@ class PassTasks(ShareTasks):
         return found
 
     def _pass_of(self, box: Taps) -> tuple[int, int]:
-        """Return the row, and the column if there is one, of the pass of which a box is a part."""
+        """Return the row, and the column if there is one, of the pass that a box belongs to."""
         return box.row, box.col if self.tiling.tap_loop == "khkw" else 0
 
 
@@ -433,7 +401,7 @@ class PassNest(DgradNest):
     """
 
     def reductions(self, t: DgradTiles, own: Number) -> Reductions:
-        """Return what the parts of the reductions of some pixels go through: the segments that they meet."""
+        """Return the segments that each part of the reductions of some pixels meets."""
         cut = t.cut
         assert isinstance(cut, PassTasks)
         met = [cut.met(run) for run in t.runs]
@@ -459,7 +427,7 @@ class DgradPasses(DgradShares):
     that reads nothing but padding, or zeros between pixels, is left out, so the result is cleared first. With
     one tap at a time base blocks end where rows of pixels end.
 
-    Raises   ConfigError without such a loop, or for a transposed convolution
+    Raises   ConfigError without the loop, or for a transposed convolution
     """
 
     name: ClassVar[str] = "dgrad_passes"
@@ -475,7 +443,7 @@ class DgradPasses(DgradShares):
         """Always, as base blocks that read no pixel are not written."""
         return True
 
-    def nest(self, sizes: Sizes) -> DgradNest:
+    def nest(self, sizes: TileSizes) -> DgradNest:
         """Return the loop nest of all cores that reserve so much."""
         return PassNest(self.name, self.tasks, sizes, self.target)
 

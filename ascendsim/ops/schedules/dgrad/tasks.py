@@ -7,52 +7,147 @@ to cores in contiguous ranges; tiles that the next task needs again stay in L1.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ascendsim.cube.loads import round_up, row_spans
+from ascendsim.cube.loads import FRACTAL_ROWS, round_up, row_spans
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
 from ascendsim.ops.problems.products import DgradGemm
-from ascendsim.ops.problems.sliding import ImageTile, Segment, Taps, cut_taps, even_slices, segments_of
-from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES, Sizes
-from ascendsim.ops.schedules.dgrad.even import EvenCut, require_even
-from ascendsim.ops.schedules.ranges import Cells, Rotation, TaskRange, cut, enumerated, numbers_within
+from ascendsim.ops.problems.sliding import ImageTile, SlidingSegment, Taps, cut_taps, even_slices, segments_of
+from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES, TileSizes
+from ascendsim.ops.schedules.ranges import (
+    chunks_of,
+    cut,
+    enumerated,
+    joined,
+    mixed,
+    numbered,
+    numbers_within,
+    spread,
+    tasks_of,
+)
 from ascendsim.ops.schedules.zero_insertion import LEAST_BYTES
 from ascendsim.profile import Profile
 from ascendsim.program.walk import alike
 
 if TYPE_CHECKING:
-    from ascendsim.ops.schedules.ranges import Rows
+    from ascendsim.ops.schedules.ranges import Numbers, Tasks
+
+    Depths = tuple[tuple[tuple[int, int], ...], ...]
 
 
-class Task(NamedTuple):
-    """One base block; of a kernel that the stride splits, of one phase, in which its pixels are counted."""
-
-    group: int
-    image: int
-    depth: int
-    first_pixel: int
-    pixels: int
-    first_column: int
-    columns: int
-    phase: int = 0
+# A base block, by the numbers of its pixel tile and column tile.
+BLOCK = "group image depth pixels columns"
 
 
-# Depth, first pixel, pixels, first column and columns of a base block of an image.
-Block = tuple[int, int, int, int, int]
+def require_even(tiling: Tiling, gemm: DgradGemm) -> None:
+    """Refuse a tiling that cuts pixels evenly and otherwise, too, or into more parts than there can be.
+
+    Raises   ConfigError naming the fields
+    """
+    t = tiling
+    if t.pixel_dim and (t.batch_dim or t.m_dim):
+        raise ConfigError(
+            f"tiling of grad_input: pixel_dim is {t.pixel_dim}, and {_named(t)}; pixel_dim cuts images and "
+            "their pixels together, so leave batch_dim and m_dim out"
+        )
+    if t.pixel_dim and t.base_m % FRACTAL_ROWS:
+        raise ConfigError(
+            f"tiling of grad_input: base_m is {t.base_m}; parts of pixel_dim are cut by fractals of "
+            f"{FRACTAL_ROWS} pixels: take {-(-t.base_m // FRACTAL_ROWS) * FRACTAL_ROWS}"
+        )
+    total = gemm.groups * gemm.batch * sum(map(bool, gemm.depths)) * -(-gemm.sliding.pixels // FRACTAL_ROWS)
+    if 0 < total < t.pixel_dim:
+        raise ConfigError(
+            f"tiling of grad_input: pixel_dim is {t.pixel_dim}, but all pixels are {total} fractals of "
+            f"{FRACTAL_ROWS}, of which a part has one at least; take no more parts"
+        )
 
 
-def task_of(group: int, image: int, block: Block) -> Task:
-    """Return a base block of an image."""
-    return Task(group, image, *block)
+def _named(tiling: Tiling) -> str:
+    both = (("batch_dim", tiling.batch_dim), ("m_dim", tiling.m_dim))
+    return ", ".join(f"{name} is {value}" for name, value in both if value)
+
+
+def ends_of_parts(total: int, parts: int, each: int, most: int) -> list[int]:
+    """Return where the parts begin and end: near even ends, where no image takes a block more for the cut.
+
+    total   fractals of all images, `each` of them of one image (at one depth); `most` fractals of a block
+
+    49 fractals in blocks of at most 32 may be cut at 17 to 32, each side of which is one block. With blocks
+    of 25, which two of them fill nearly, they are cut at 24 or 25.
+    """
+    blocks = -(-each // most)
+    found = [0]
+    for part in range(1, parts):
+        # The even end is total * part / parts, so `rest` / `parts` fractals behind the image's first one.
+        image, rest = divmod(total * part, parts * each)
+        even, before = rest // parts, -(-rest // (parts * most))
+        near = set()
+        # So many blocks lie before the cut, or one less: those before it may be full, or those behind it.
+        for count in {max(0, before - 1), before}:
+            low, high = max(0, each - (blocks - count) * most), min(each, count * most)
+            near |= {min(max(at, low), high) for at in (even, even + 1)}
+        found.append(image * each + min(near, key=lambda at: (abs(at * parts - rest), at)))
+    return [*found, total]
+
+
+def tiles_of(first: int, last: int, most: int, pixels: int) -> list[tuple[int, int]]:
+    """Return (first pixel, pixels) of the blocks of some fractals: as few as can be, of nearly equal length.
+
+    most     fractals of a block; `pixels`: those of a whole depth, in which its last fractal may be cut off
+    """
+    ends = [
+        (FRACTAL_ROWS * (first + block.start), min(pixels, FRACTAL_ROWS * (first + block.stop)))
+        for block in shares(last - first, -(-(last - first) // most))
+    ]
+    return [(start, stop - start) for start, stop in ends]
+
+
+class EvenCut:
+    """The cut of a dgrad into even parts of its pixels, times parts of its column blocks.
+
+    parts         of each the group, image, depth and (first pixel, pixels) of its tiles
+    pixel_tiles   all (first pixel, pixels) that occur in any image
+    """
+
+    def __init__(self, gemm: DgradGemm, tiling: Tiling) -> None:
+        self._gemm, self._most = gemm, tiling.base_m // FRACTAL_ROWS
+        self._depths = [depth for depth, pairs in enumerate(gemm.depths) if pairs]
+        # Counted on through groups, images and depths: a fractal has one number.
+        self._each = -(-gemm.sliding.pixels // FRACTAL_ROWS)
+        total = gemm.groups * gemm.batch * len(self._depths) * self._each
+        ends = ends_of_parts(total, tiling.pixel_dim, self._each, self._most) if total else []
+        self.parts = [self._tiles(range(*part)) for part in pairwise(ends) if part[0] < part[1]]
+        self.pixel_tiles = sorted({tile for part in self.parts for *_, tile in part})
+
+    def _tiles(self, part: range) -> list[tuple[int, int, int, tuple[int, int]]]:
+        """Return the tiles of some fractals."""
+        gemm, each, found = self._gemm, self._each, []
+        for number in range(part.start // each, -(-part.stop // each)):
+            image, depth = divmod(number, len(self._depths))
+            place = *divmod(image, gemm.batch), self._depths[depth]
+            first, last = max(part.start - number * each, 0), min(part.stop - number * each, each)
+            found += [(*place, tile) for tile in tiles_of(first, last, self._most, gemm.sliding.pixels)]
+        return found
+
+    def tasks(self, columns: Sequence[range]) -> Tasks:
+        """Return the base blocks, cell after cell: parts of the columns, then of the pixels the fastest."""
+        number = {tile: at for at, tile in enumerate(self.pixel_tiles)}
+        parts = [[(*place, number[tile]) for *place, tile in part] for part in self.parts]
+        return joined([tasks_of(BLOCK, part, own) for own in columns for part in parts])
+
+    def cells(self, columns: Sequence[range]) -> Numbers:
+        """Return the cell of each of them."""
+        counts = [len(part) * len(own) for own in columns for part in self.parts]
+        return np.repeat(np.arange(len(counts)), counts)
 
 
 @dataclass(frozen=True)
@@ -95,15 +190,15 @@ class DgradTasks:
         """Whether tiles have counted places in L1 (`CountedPlaces`); else they go in turn."""
         return self.operator and not self.loads_ahead
 
-    @property
-    def pixel_numbers(self) -> list[int]:
+    @cached_property
+    def pixel_numbers(self) -> Numbers:
         """The number of each pixel tile in its task."""
-        return numbers_within(enumerated(self.pixel_tiles), self.tiling.block_m)
+        return np.array(numbers_within(enumerated(self.pixel_tiles), self.tiling.block_m))
 
-    @property
-    def column_numbers(self) -> list[int]:
+    @cached_property
+    def column_numbers(self) -> Numbers:
         """The number of each column tile in its task."""
-        return numbers_within(enumerated(self.column_tiles), self.tiling.block_n)
+        return np.array(numbers_within(enumerated(self.column_tiles), self.tiling.block_n))
 
     @cached_property
     def in_row(self) -> bool:
@@ -127,7 +222,7 @@ class DgradTasks:
 
     @property
     def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:
-        """What cuts a run of the reduction into slices, each for one Mmad."""
+        """The function that cuts a run of the reduction into slices, each for one Mmad."""
         return even_slices
 
     @property
@@ -147,7 +242,7 @@ class DgradTasks:
         return tuple(box for _, boxes in self._boxes for box in boxes)
 
     @cached_property
-    def parts(self) -> tuple[tuple[Segment, ...], ...]:
+    def parts(self) -> tuple[tuple[SlidingSegment, ...], ...]:
         """Each part of the reduction at one kernel depth."""
         most = max(1, self.tiling.base_k // self.gemm.sliding.c0)
         return tuple(segments_of(left, right, most, self.slices_of) for left, right in self._boxes)
@@ -168,7 +263,7 @@ class DgradTasks:
     def pixel_tiles(self) -> list[tuple[int, int]]:
         """Pixel ranges of one image; where images are cut differently, of all of them."""
         if self._even:
-            return self._even.pixel_tiles()
+            return self._even.pixel_tiles
         return self.gemm.sliding.pixel_tiles(self.tiling.base_m, in_row=self.in_row)
 
     @cached_property
@@ -178,7 +273,7 @@ class DgradTasks:
 
     @cached_property
     def _even(self) -> EvenCut | None:
-        return EvenCut(self.gemm, self.tiling, task_of) if self.tiling.pixel_dim else None
+        return EvenCut(self.gemm, self.tiling) if self.tiling.pixel_dim else None
 
     @cached_property
     def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
@@ -192,7 +287,7 @@ class DgradTasks:
 
     @cached_property
     def windows(self) -> list[Hashable]:
-        """Which rows and columns of the image left tiles hold: by pixel range, and by shape of the box."""
+        """Rows and columns of the image in left tiles: by pixel range, and by shape of the box."""
         boxes = [*self._left_shapes.values()]
         tiles = [self.left_tiles[*run, box] for run in self.pixel_tiles for box in boxes]
         return [
@@ -219,161 +314,118 @@ class DgradTasks:
         }
 
     @cached_property
-    def pixel_shapes(self) -> dict[tuple[int, int], int]:
-        """Number the pixel ranges by the shape of their tiles."""
+    def pixel_shapes(self) -> Numbers:
+        """Numbers of the pixel tiles by the shape of what they need of the image."""
         # Where a tile lies in the image costs nothing; how much of its window is padding shows in its sizes.
-        return self._numbered(lambda tile, _: tile._replace(rows=None, cols=None))
+        return np.array(self._numbered(lambda tile, _: tile._replace(rows=None, cols=None)))
 
     @cached_property
-    def pixel_costs(self) -> dict[tuple[int, int], int]:
-        """Number the pixel ranges by what their tiles cost, which several shapes of tiles have in common."""
+    def pixel_costs(self) -> list[int]:
+        """Numbers of the pixel tiles by what they cost, which several shapes have in common."""
         return self._numbered(_cost_of)
 
-    def _numbered(self, told: Callable[[ImageTile, int], Hashable]) -> dict[tuple[int, int], int]:
-        """Return a number for each pixel range: by its pixels, and by what is told of its tiles."""
+    def _numbered(self, told: Callable[[ImageTile, int], Hashable]) -> list[int]:
+        """Return a number for each pixel tile: by its pixels, and by what is told of its image tiles."""
         tiles, boxes = self.left_tiles, self._left_shapes.values()
-        kinds = [(run[1], *[told(tiles[*run, box], run[1]) for box in boxes]) for run in self.pixel_tiles]
-        return dict(zip(self.pixel_tiles, alike(kinds), strict=True))
+        return alike(
+            [(run[1], *[told(tiles[*run, box], run[1]) for box in boxes]) for run in self.pixel_tiles]
+        )
 
-    def sizes(self, tasks: Sequence[Task]) -> Sizes:
-        """Return what a core with these tasks reserves."""
-        if isinstance(tasks, Cells | TaskRange):
-            cells = tasks.ranges if isinstance(tasks, Cells) else (tasks,)
-            blocks = [block for cell in cells for block in cell.different()]
-            ranges = {(first, pixels) for _, first, pixels, _, _ in blocks}
-            columns = max([own for _, _, _, _, own in blocks])
-        else:
-            ranges = {(task.first_pixel, task.pixels) for task in tasks}
-            columns = max(task.columns for task in tasks)
+    def sizes(self, tasks: Tasks) -> TileSizes:
+        """Return the room that a core with these tasks reserves."""
+        runs = [self.pixel_tiles[at] for at in {*tasks["pixels"].tolist()}]
+        columns = int(self.widths[tasks["columns"]].max())
         cube = self.profile.cube
-        return Sizes(
-            round_up(max(pixels for _, pixels in ranges), cube.m0),
+        return TileSizes(
+            round_up(max([pixels for _, pixels in runs]), cube.m0),
             round_up(columns, cube.n0),
             self.tiling.base_k,
-            max(map(self.left_bytes.__getitem__, ranges)),
+            max([self.left_bytes[run] for run in runs]),
             self._right_bytes(columns),
         )
 
     @cached_property
-    def blocks(self) -> list[Block]:
-        """The base blocks of an image, channels fastest."""
-        return self._blocks_of(self.pixel_tiles, self.column_tiles)
-
-    def _blocks_of(self, rows: Sequence[tuple[int, int]], columns: Sequence[tuple[int, int]]) -> list[Block]:
-        """Return the base blocks of some pixel tiles and column tiles."""
-        # Channels fastest: the next block needs the same image tile, which so stays in L1.
-        depths = [depth for depth, pairs in enumerate(self.gemm.depths) if pairs]
-        return [(depth, *pixels, *own) for depth in depths for pixels in rows for own in columns]
-
-    @cached_property
-    def tasks(self) -> TaskRange | Cells:
+    def tasks(self) -> Tasks:
         """All base blocks that anything contributes to: groups, images, blocks of an image."""
         if self._even:
-            return self.together(self.cells)
-        return TaskRange(range(self.gemm.groups), self.gemm.batch, self.blocks, task_of)
+            return self._even.tasks(self._column_chunks)
+        # Channels fastest: the next block needs the same image tile, which so stays in L1.
+        gemm, tiles = self.gemm, (range(len(self.pixel_tiles)), range(len(self.column_tiles)))
+        depths = [depth for depth, pairs in enumerate(gemm.depths) if pairs]
+        return tasks_of(BLOCK, range(gemm.groups), range(gemm.batch), depths, *tiles)
 
     @property
-    def cells(self) -> Sequence[TaskRange | Cells]:
-        """The cells of the grid: of images, then of column blocks, then of pixel tiles the fastest."""
-        t = self.tiling
+    def _column_chunks(self) -> list[range]:
+        return chunks(len(self.column_tiles), self.tiling.n_dim)
+
+    @property
+    def cells(self) -> Numbers:
+        """The cell of the grid that each task is in: of images, column blocks, pixel tiles the fastest."""
+        t, tasks = self.tiling, self.tasks
         if self._even:
-            parts = chunks(len(self.column_tiles), t.n_dim)
-            return self._even.cells([[self.column_tiles[at] for at in part] for part in parts])
-        found = []
-        for images in chunks(self.gemm.batch, t.batch_dim):
-            for part in chunks(len(self.column_tiles), t.n_dim):
-                for tiles in chunks(len(self.pixel_tiles), t.m_dim):
-                    own = self._blocks_of(
-                        self.pixel_tiles[tiles.start : tiles.stop], self.column_tiles[part.start : part.stop]
-                    )
-                    whole = range(self.gemm.groups), len(images), own, task_of
-                    found.append(TaskRange(*whole, first_image=images.start))
-        return [cell for cell in found if len(cell)]
-
-    def rows(self, tasks: Sequence[Task]) -> Rows:
-        """Return a row for each task: group, image, depth, the numbers of its pixel tile and column tile."""
-        if isinstance(tasks, Cells):
-            return np.concatenate([self.rows(cell) for cell in tasks.ranges])
-        if isinstance(tasks, TaskRange):
-            whole = tasks.blocks is self.blocks
-            return tasks.rows(self._block_rows if whole else self._rows_of(tasks.blocks))
-        if isinstance(tasks, Rotation):
-            return tasks.rows(self.rows, 1)
-        pixels, columns = self._numbers
-        told = [(own[0], own[1], own[2], pixels[own[3:5]], columns[own[5:7]]) for own in tasks]
-        return np.array(told, np.int64).reshape(-1, 5)
-
-    def _rows_of(self, blocks: Sequence[Block]) -> Rows:
-        pixels, columns = self._numbers
-        return np.array([(own[0], pixels[own[1:3]], columns[own[3:]]) for own in blocks], np.int64).reshape(
-            -1, 3
-        )
+            return self._even.cells(self._column_chunks)
+        axes = {
+            "batch": chunks_of(tasks["image"], self.gemm.batch, t.batch_dim),
+            "n": chunks_of(tasks["columns"], len(self.column_tiles), t.n_dim),
+            "m": chunks_of(tasks["pixels"], len(self.pixel_tiles), t.m_dim),
+        }
+        return numbered("grad_input", "batch n m", axes)[0]
 
     @cached_property
-    def _block_rows(self) -> Rows:
-        return self._rows_of(self.blocks)
+    def widths(self) -> Numbers:
+        """The columns of each column tile."""
+        return np.array([count for _, count in self.column_tiles])
 
-    @cached_property
-    def _numbers(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-        """The numbers of pixel tiles and of column tiles."""
-        return (
-            {run: at for at, run in enumerate(self.pixel_tiles)},
-            {wide: at for at, wide in enumerate(self.column_tiles)},
-        )
+    def signature(self, tasks: Tasks) -> Hashable:
+        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again."""
+        pixels, columns = tasks["pixels"], tasks["columns"]
+        kinds = self.pixel_shapes[pixels], self.widths[columns]
+        told = signature_of(self.gemm, tasks, kinds, pixels, columns)
+        if not self._even:
+            return told
+        # Parts that end otherwise are told apart: by the blocks of images in a row that are cut alike.
+        edges = np.flatnonzero(np.diff(mixed(tasks["group"], tasks["image"]))) + 1
+        of_images = [own.tobytes() for own in np.split(tasks[["depth", "pixels", "columns"]], edges)]
+        return told, tuple([sum(map(len, same)) for _, same in groupby(of_images)])
 
-    @staticmethod
-    def together(cells: Sequence[TaskRange | Cells]) -> Cells:
-        """Return the tasks of several cells."""
-        return Cells([own for cell in cells for own in (cell.ranges if isinstance(cell, Cells) else (cell,))])
 
-    def signature(self, tasks: Sequence[Task]) -> Hashable:
-        """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
+def signature_of(
+    gemm: DgradGemm, tasks: Tasks, kinds: Sequence[Numbers], left: Numbers, right: Numbers
+) -> Hashable:
+    """Return the kinds of tasks and the tiles that they meet, numbered as they are met first.
 
-        Tiles are numbered by what they hold, as the rings in L1 know them, so that two cores that load the
-        same pattern of tiles are told from two that only do as many.
-        """
-        if isinstance(tasks, Cells):
-            # The images of a cell are alike, so one of each tells all but how many there are.
-            kinds = [task for cell in tasks.ranges for task in cell.of_first_image()]
-            return tuple(len(cell) for cell in tasks.ranges), self._spelled(kinds)
-        if isinstance(tasks, TaskRange) and len(self.gemm.depths) == self.gemm.groups == 1:
-            # Contiguous blocks share an image tile until their columns begin anew, and meet weights again
-            # from then on: where that is tells all.
-            columns = len(self.column_tiles)
-            column = tasks.begin % columns
-            return tasks.spelled(self._symbols), column if column + len(tasks) > columns else -1
-        return self._spelled(tasks)
+    So two cores that load the same pattern of tiles are told from two that only do as many.
 
-    def _spelled(self, tasks: Sequence[Task]) -> Hashable:
-        """Return the shapes of tasks and the numbers of their tiles, in the order in which they are met."""
-        lefts: dict[Hashable, int] = defaultdict(count().__next__)
-        rights: dict[Hashable, int] = defaultdict(count().__next__)
-        shapes, depths, spelled = self.pixel_shapes, self.gemm.depths, []
-        for group, image, depth, first, pixels, column, columns, _ in tasks:
-            tiles = [
-                (lefts[group, image, source, first], rights[group, kernel, column])
-                for kernel, source in depths[depth]
-            ]
-            spelled.append((shapes[first, pixels], columns, tuple(tiles)))
-        return tuple(spelled)
+    left, right   what tells the tiles of each task, besides groups, images and depths
+    """
+    group, image, depth = (tasks[name] for name in ("group", "image", "depth"))
+    counts, firsts, pairs = _pairs(gemm.depths)
+    of, at = spread(counts[depth])
+    kernel, source = pairs[firsts[depth][of] + at].T
+    lefts = mixed(group[of], image[of], source, left[of])
+    rights = mixed(group[of], kernel, right[of])
+    told = *[own.tobytes() for own in (*kinds, counts[depth])], *alike(lefts.tolist())
+    return *told, *alike(rights.tolist())
 
-    @cached_property
-    def _symbols(self) -> list[int]:
-        """Number the blocks of an image by the shapes of their tiles."""
-        shapes = self.pixel_shapes
-        return alike([(shapes[first, pixels], columns) for _, first, pixels, _, columns in self.blocks])
+
+# Each core asks for it.
+@lru_cache(maxsize=64)
+def _pairs(depths: Depths) -> tuple[Numbers, Numbers, Numbers]:
+    """Return of each depth how many pairs it has and which is the first; (kernel, source) of all pairs."""
+    counts = np.array([len(own) for own in depths])
+    return counts, np.cumsum(counts) - counts, np.array([pair for own in depths for pair in own])
 
 
 def _cost_of(tile: ImageTile, pixels: int) -> Hashable:
-    """Return all that the cost of a tile of so many pixels depends on: to load it, and to read it."""
-    # Gaps between pixels are cleared, and filled piece by piece; so all of such a tile counts.
+    """Return a key of the costs of loading and reading a tile of `pixels` pixels."""
+    # Gaps between pixels are cleared, and filled piece by piece; so the whole tile counts.
     if tile.clear:
         return tile._replace(rows=None, cols=None)
     return tile.gm_bytes, tile.window.stride, spans_of(tile, pixels)
 
 
 def spans_of(tile: ImageTile, pixels: int) -> frozenset[tuple[int, int]]:
-    """Return how many fractals of so many pixels of a tile span how many rows; reading it depends on that."""
+    """Return the numbers of fractals by the rows that they span, which decide the cost of reading a tile."""
     width = tile.window.out_width
     return _spans(tile.first_pixel % width, pixels, width)
 
@@ -391,7 +443,7 @@ def _kernel_slice(first: int, taps: int, extent: int, backwards: bool) -> slice:
 
 
 def inserts_in_ub(gemm: DgradGemm, profile: Profile) -> bool:
-    """Tell whether zeros come between pixels in UB: unified cores have no strided copy into L1."""
+    """Return whether zeros come between pixels in UB: unified cores have no strided copy into L1."""
     return profile.core_structure == "unified" and gemm.sliding.insert != (1, 1)
 
 

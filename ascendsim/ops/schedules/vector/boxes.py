@@ -1,4 +1,4 @@
-"""How a change of layout is dealt to the cores, as tasks, which are boxes, and cut into pieces for UB."""
+"""A change of layout as tasks for the cores: each task is a box, cut into pieces for UB."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 BUSY, BUSY_PACKING = 0.6, 0.5
 
 
-class Cut:
+class BoxCut:
     """A change cut into tasks for so many cores: whole planes, or parts of C1 and of the line of a plane.
 
     Tasks are counted plane after plane, in a plane by groups of channels, and then along the line. Weights of
     several taps are cut along the line alone, all else into what UB holds of one group of channels.
 
-    fits    how much of the line of one group half of UB holds, as it is read and as it is written
-    kinds   of each kind of boxes that was met the first one; boxes of one kind cost the same
+    fits    elements of the line of one group that half of UB holds, as read and as written
+    kinds   the first box of each kind; boxes of one kind have equal costs
     """
 
     def __init__(self, change: Relayout, cores: int, fits: int) -> None:
@@ -95,7 +95,7 @@ class Cut:
         """Return the kind of each box of a share, by its number, and how many planes have it."""
         if self._cuts == 1 or not self._change.even:
             return tuple([(self._kind(box), planes) for box, planes in self.boxes(share)])
-        # Such tasks are many, and every plane is cut alike: those of one plane tell the kinds of all.
+        # There are many tasks, and every plane is cut alike: the kinds of one plane are those of all.
         count = self._groups * self._cuts
         begin = share.start % count
         end = begin + len(share)
@@ -103,13 +103,14 @@ class Cut:
 
     @property
     def places(self) -> int:
-        """How many numbers tell how far a box lies behind the first one of its kind."""
+        """The number of possible distances of a box from the first one of its kind."""
         return self._change.planes * self._change.c1 * self._change.line
 
     def rows(self, share: range) -> list[tuple[int, int]]:
         """Return a row for each box of each plane: its kind, and how far it lies behind the first of these.
 
-        Told are planes, groups of channels and elements of a line; behind the last group comes the first.
+        The number counts planes, groups of channels and elements of a line; after the last group comes the
+        first.
         """
         change, rows = self._change, []
         each = change.c1 * change.line
@@ -121,7 +122,7 @@ class Cut:
         return rows
 
     def moved(self, piece: Box, place: int) -> Box:
-        """Return a piece of the first box of a kind as it lies in another one of that kind."""
+        """Return the counterpart, in another box of a kind, of a piece of the first box."""
         change = self._change
         groups, line = divmod(place, change.line)
         plane, c1 = divmod(groups, change.c1)
@@ -138,7 +139,7 @@ class Cut:
     def _of_a_group(self, group: int) -> tuple[tuple[int, int], ...]:
         """Return the kinds of the tasks of one group of channels of a plane, in an even change.
 
-        Of the line only counts how long a part is, and how much of that there is row after row.
+        Of the line only the length of a part counts, and how much of it is stored row by row.
         """
         there = self._change.line_there
         lengths = [(len(line), len(range(there)[line.start : line.stop])) for line in self._lines]
@@ -168,12 +169,12 @@ def _even(line: int, step: int, most: int) -> list[range]:
 
 
 def extents(change: Relayout, box: Box) -> tuple[int, ...]:
-    """Return all of a box that its cost depends on, and how it is cut into pieces."""
+    """Return a key of a box's cost and of its cut into pieces."""
     return len(box.c1), len(box.line), len(box.taps), *change.plain_shape(box), *change.mark(box)
 
 
 class Rooms:
-    """What boxes of a change need in UB, found once for all that have the same extents."""
+    """Room of boxes of a change in UB, computed once for each set of extents."""
 
     def __init__(self, profile: Profile, change: Relayout) -> None:
         figures = profile.buffers["UB"]
@@ -182,11 +183,11 @@ class Rooms:
         self._known: dict[tuple[int, ...], tuple[int, int]] = {}
 
     def fitting(self, box: Box) -> int:
-        """Return how many such boxes half of UB holds."""
+        """Return how many boxes like this one half of UB holds."""
         return self.hold(box, extents(self.change, box))
 
     def line_fitting(self) -> int:
-        """Return how much of the line of one group of channels half of UB holds, in whole steps; none: 0."""
+        """Return the elements of a channel group's line that half of UB holds, in whole steps; 0: none."""
         change = self.change
         whole = Box(0, range(1), range(change.line), range(change.area))
         if self.fitting(whole):
@@ -195,7 +196,7 @@ class Rooms:
         return self.fitting(whole._replace(line=range(step))) * step
 
     def hold(self, box: Box, shape: tuple[int, ...]) -> int:
-        """Return the same for a box of these extents."""
+        """Return how many boxes of these extents half of UB holds."""
         return self._half // max(self.of(box, shape))
 
     def of(self, box: Box, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -208,10 +209,10 @@ class Rooms:
         return self._known[shape]
 
     def pieces(self, box: Box) -> list[tuple[Box, tuple[int, ...]]]:
-        """Cut a box into pieces of which half of UB holds either side; return them with their extents."""
+        """Cut a box into pieces with sides that fit half of UB; return them with their extents."""
         shape = extents(self.change, box)
         if len(box.c1) == 1 and self.hold(box, shape):
-            # Usual: such a box is a piece.
+            # Usual: the box is a piece.
             return [(box, shape)]
         return [(piece, extents(self.change, piece)) for piece in _cut_up(self, box)]
 
@@ -259,7 +260,7 @@ def transdata(profile: Profile, change: Relayout) -> Phase:
 
 def _change_layout(change: Relayout, memory: CoreMemory) -> None:
     """Change the layout of a tensor, a plane at a time: what the programs make, sooner."""
-    # A plane is a box like those that fit into UB, only larger, and means the same.
+    # A plane is a box like those that fit into UB, only larger.
     source = memory.array(change.source)
     for plane in range(change.planes):
         box = Box(plane, range(change.c1), range(change.line), range(change.area))
@@ -272,8 +273,8 @@ def _change_layout(change: Relayout, memory: CoreMemory) -> None:
 def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
     """Return the work of every core."""
     cores, rooms = vector_cores(profile), Rooms(profile, change)
-    cut = Cut(change, len(cores), rooms.line_fitting())
-    programs = _Programs(profile, cut, rooms)
+    cut = BoxCut(change, len(cores), rooms.line_fitting())
+    programs = _BoxPrograms(profile, cut, rooms)
     return tuple(
         CoreWork(core, cut.signature(share), partial(programs.of, share))
         for core, share in zip(cores, runs(range(cut.tasks), cut.each), strict=False)
@@ -281,16 +282,16 @@ def _work(profile: Profile, change: Relayout) -> tuple[CoreWork, ...]:
 
 
 def _apart(profile: Profile, change: Relayout) -> bool:
-    """Tell whether a piece is read into one half of UB and made in the other: pixels, on split cores."""
+    """Return whether a piece is read into one half of UB and made in the other: pixels, on split cores."""
     return change.packs and not change.taps and profile.core_structure == "split"
 
 
 @dataclass(frozen=True, eq=False)
-class _Programs:
+class _BoxPrograms:
     """The programs of the cores; those whose largest pieces need as much of UB share a nest."""
 
     profile: Profile
-    cut: Cut
+    cut: BoxCut
     rooms: Rooms
 
     def of(self, share: range) -> NestProgram:
@@ -323,7 +324,7 @@ class TransdataNest(Nest):
     def __init__(
         self,
         profile: Profile,
-        cut: Cut,
+        cut: BoxCut,
         rooms: Rooms,
         pieces: Sequence[Sequence[tuple[Box, tuple[int, ...]]]],
         size: int,
@@ -352,7 +353,7 @@ class TransdataNest(Nest):
             self.emit(self.leave, [tile], [piece, place])
 
     def _read(self, piece: Number, place: Number) -> list[Number] | None:
-        """Return what tells slices of a change whose boxes read the same rows; None: each reads its own."""
+        """Return the numbers that identify slices where boxes read common rows; None: each reads its own."""
         if self.change.apart:
             return None
         slices = alike([str(self.change.read_side(box).place) for box in self.pieces])

@@ -78,7 +78,7 @@ def _work(profile: Profile, source: GmTensor, sums: GmTensor) -> tuple[CoreWork,
 
 
 def few(source: GmTensor) -> bool:
-    """Tell whether most lanes would be empty: then one command takes many channels, a pixel to a lane."""
+    """Return whether most lanes would be empty: then one command takes many channels, a pixel to a lane."""
     return source.shape[2] < FLOAT32_LANES
 
 
@@ -89,12 +89,12 @@ def _dealt(channels: int, blocks: int, cores: int) -> list[tuple[range, ...]]:
 
 
 def _pixel_block(profile: Profile, space: int) -> int:
-    """Return how many channels of few pixels are summed at once: all their pixels in half a piece."""
+    """Return how many channels with few pixels are summed at once: all their pixels in half a piece."""
     return max(1, piece_elements(profile, 4) // 2 // space)
 
 
 def _channel_block(profile: Profile, space: int, itemsize: int) -> int:
-    """Return how many channels are summed at once: as many rows as UB holds, with their lanes."""
+    """Return the number of channels that are summed at once: as many rows as UB holds, with their lanes."""
     figures = profile.buffers["UB"]
     room = figures.capacity_bytes - LANE_SUM_SLOTS * figures.alignment_bytes
     return max(1, room // (_row_bytes(min(space, _longest(profile, itemsize)), itemsize) + BESIDE_A_ROW))
@@ -104,11 +104,12 @@ def _longest(profile: Profile, itemsize: int) -> int:
     """Return the most pixels of one row that are in UB at once, whole groups of lanes."""
     figures = profile.buffers["UB"]
     room = figures.capacity_bytes - LANE_SUM_SLOTS * figures.alignment_bytes - BESIDE_A_ROW
-    return room // _row_bytes(FLOAT32_LANES, itemsize) * FLOAT32_LANES
+    # One group at least: what it takes is refused with its size where UB does not hold it.
+    return max(1, room // _row_bytes(FLOAT32_LANES, itemsize)) * FLOAT32_LANES
 
 
 def _row_bytes(pixels: int, itemsize: int) -> int:
-    """Return what a row takes in UB: whole blocks, and its copy in float32 if it is narrower."""
+    """Return the bytes of a row in UB: whole blocks, and its copy in float32 if it is narrower."""
     wide = 4 * pixels if itemsize < 4 else 0
     return round_up(pixels * itemsize, BLOCK_BYTES) + wide
 
@@ -132,7 +133,7 @@ class _Share(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What decides its cost."""
+        """A key of the task's cost."""
         return tuple(map(len, self.blocks)), len(self.images)
 
 

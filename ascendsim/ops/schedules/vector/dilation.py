@@ -42,7 +42,7 @@ from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.vector.relayout import Rearrange, SpreadPixels
 
 
-class Piece(NamedTuple):
+class DilationPiece(NamedTuple):
     """Rows and columns of the result, in so many planes."""
 
     planes: int
@@ -51,12 +51,12 @@ class Piece(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """How many planes, rows and columns it has."""
+        """The numbers of planes, rows and columns."""
         return self.planes, len(self.rows), len(self.cols)
 
 
-class Spreading(NamedTuple):
-    """What is spread: source (planes, H, W, C0) to target (planes, larger H, larger W, C0).
+class DilationTensors(NamedTuple):
+    """The tensors of a spread: source (planes, H, W, C0) to target (planes, larger H, larger W, C0).
 
     Row i comes to row first[0] + i * step[0], column j to first[1] + j * step[1]; all others are zeros.
     Pixels that would come to lie outside are dropped.
@@ -67,24 +67,24 @@ class Spreading(NamedTuple):
     step: tuple[int, int]
     first: tuple[int, int]
 
-    def taken(self, piece: Piece) -> tuple[range, range, tuple[int, int]]:
+    def taken(self, piece: DilationPiece) -> tuple[range, range, tuple[int, int]]:
         """Return the source's rows and columns whose pixels a piece holds, and where the first one lies."""
         rows, row = lines_in(piece.rows, self.first[0], self.step[0], self.source.shape[1])
         cols, col = lines_in(piece.cols, self.first[1], self.step[1], self.source.shape[2])
         return rows, cols, (row, col)
 
-    def extents(self, piece: Piece) -> tuple[int, ...]:
-        """Return all that the cost of a piece depends on."""
+    def extents(self, piece: DilationPiece) -> tuple[int, ...]:
+        """Return a key of the cost of a piece."""
         rows, cols, at = self.taken(piece)
         return *piece.shape, len(rows), len(cols), *at
 
 
-def dilation(profile: Profile, spreading: Spreading) -> Phase:
+def dilation(profile: Profile, spreading: DilationTensors) -> Phase:
     """Return the phase that spreads the pixels of a tensor over zeros."""
     return Phase("dilation", Deferred(partial(_work, profile, spreading)), apart=True)
 
 
-def _work(profile: Profile, spreading: Spreading) -> tuple[CoreWork, ...]:
+def _work(profile: Profile, spreading: DilationTensors) -> tuple[CoreWork, ...]:
     """Return the work of every core: whole planes where they are enough, else bands of their rows."""
     planes, height = spreading.target.shape[:2]
     bands = min(height, -(-len(vector_cores(profile)) // planes))
@@ -100,19 +100,19 @@ def _work(profile: Profile, spreading: Spreading) -> tuple[CoreWork, ...]:
 
 
 def _cut(
-    spreading: Spreading, share: range, bands: int, most: int
-) -> tuple[list[Piece], list[tuple[int, int]]]:
+    spreading: DilationTensors, share: range, bands: int, most: int
+) -> tuple[list[DilationPiece], list[tuple[int, int]]]:
     """Cut the bands of a core into pieces: several whole planes, or rows of one, or a part of a row.
 
     Returns  different pieces; and all in their order, by number, with the first plane of each
     """
     _, height, width = spreading.target.shape[:3]
-    pieces: list[Piece] = []
+    pieces: list[DilationPiece] = []
     places: list[tuple[int, int]] = []
 
     def add(planes: range, rows: range) -> None:
         lines = runs(rows, max(1, most // width))
-        own = [Piece(planes.step, line, cols) for line in lines for cols in runs(range(width), most)]
+        own = [DilationPiece(planes.step, line, cols) for line in lines for cols in runs(range(width), most)]
         numbers = range(len(pieces), len(pieces) + len(own))
         pieces.extend(own)
         places.extend([(number, plane) for plane in planes for number in numbers])
@@ -131,7 +131,9 @@ def _cut(
 
 
 def _program(
-    profile: Profile, spreading: Spreading, cut: Callable[[], tuple[list[Piece], list[tuple[int, int]]]]
+    profile: Profile,
+    spreading: DilationTensors,
+    cut: Callable[[], tuple[list[DilationPiece], list[tuple[int, int]]]],
 ) -> NestProgram:
     pieces, places = cut()
     return NestProgram(DilationNest(profile, spreading, pieces), np.array(places))
@@ -140,7 +142,7 @@ def _program(
 class DilationNest(Nest):
     """Pieces, one after the other: each is filled with zeros, and the pixels that it has are put there."""
 
-    def __init__(self, profile: Profile, spreading: Spreading, pieces: Sequence[Piece]) -> None:
+    def __init__(self, profile: Profile, spreading: DilationTensors, pieces: Sequence[DilationPiece]) -> None:
         super().__init__(profile, "dilation")
         self.spreading, self.pieces = spreading, pieces
         planes, height, width = spreading.target.shape[:3]
@@ -148,7 +150,7 @@ class DilationNest(Nest):
         pixels, spread = self.ring("UB", most, "pixels", 2), self.ring("UB", most, "spread", 2)
         costs = Axis(len(pieces), alike(list(map(spreading.extents, pieces))))
         filled = self.table([all(spreading.taken(piece)[:2]) for piece in pieces], name="has pixels")
-        # Cores number their own pieces, so slices are told by where they begin.
+        # Cores number their own pieces, so slices are identified by their first places.
         begin = self.table(
             [each.rows.start * width + each.cols.start for each in pieces], height * width, "first pixel"
         )
@@ -232,7 +234,7 @@ def _strided_program(
     first: int,
     count: int,
 ) -> Program:
-    """Bring `count` elements over, each of which reads and writes so many bytes."""
+    """Bring `count` elements over; each reads and writes the given bytes."""
     limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
     reads, writes = each
     # One of them is the size of an element; by the other it lies scattered in UB.

@@ -54,8 +54,8 @@ def flat_phase(
 ) -> Phase:
     """Share `size` elements among all vector cores; `build(profile, first, count)` makes a program.
 
-    Equal counts must cost the same, and programs of other elements move other slices. `build` is kept by
-    the kernel, and pickles if that is to.
+    Equal counts must have equal costs, and programs of other elements move other slices. The kernel keeps
+    `build`, which must pickle if the kernel is to.
     """
     return Phase(name, Deferred(partial(_flat_work, profile, size, itemsize, build)), apart=True)
 
@@ -146,7 +146,7 @@ def _converted(source: GmTensor, target: GmTensor, memory: CoreMemory) -> None:
 
 
 def _told(tensor: GmTensor) -> tuple[Any, ...]:
-    """Return all of a flat tensor that cycles may follow from."""
+    """Return the properties of a flat tensor that cycles may depend on."""
     return tensor.shape, tensor.dtype, tensor.itemsize, tensor.cached
 
 
@@ -249,7 +249,7 @@ def sums_program(profile: Profile, parts: GmTensor, target: GmTensor | None, sum
 
 
 def piece_elements(profile: Profile, itemsize: int) -> int:
-    """Return how many elements a piece holds: four slots of it must fit in UB."""
+    """Return the number of elements of a piece: four slots of it must fit in UB."""
     limit = min(PIECE_BYTES, profile.buffers["UB"].capacity_bytes // 4)
     return max(1, limit // itemsize // FLOAT32_LANES) * FLOAT32_LANES
 
@@ -259,7 +259,7 @@ def flat(tensor: GmTensor) -> GmTensor:
     return replace(tensor, shape=(prod(tensor.shape),))
 
 
-class Piece(NamedTuple):
+class MatrixPiece(NamedTuple):
     """Some rows and columns of a matrix of a group at a kernel depth."""
 
     group: int
@@ -271,13 +271,13 @@ class Piece(NamedTuple):
 
     @property
     def place(self) -> tuple[int | slice, ...]:
-        """Where it lies in (groups, kernel depths, rows, columns)."""
+        """The piece's place in (groups, kernel depths, rows, columns)."""
         rows = slice(self.first_row, self.first_row + self.rows)
         return self.group, self.depth, rows, slice(self.first_column, self.first_column + self.columns)
 
 
 def block_sums(
-    profile: Profile, parts: GmTensor, target: GmTensor, blocks: Sequence[Piece], *, tree: bool
+    profile: Profile, parts: GmTensor, target: GmTensor, blocks: Sequence[MatrixPiece], *, tree: bool
 ) -> list[Phase]:
     """Return the phases that add the parts of some blocks in float32, into the same blocks of a tensor.
 
@@ -297,7 +297,7 @@ def block_sums(
     return phases
 
 
-def _cut(profile: Profile, block: Piece) -> Iterator[Piece]:
+def _cut(profile: Profile, block: MatrixPiece) -> Iterator[MatrixPiece]:
     """Cut a block into pieces of whole rows that fit in UB."""
     each = max(1, piece_elements(profile, 4) // block.columns)
     for first in range(0, block.rows, each):
@@ -310,7 +310,7 @@ def _phase(
     profile: Profile,
     parts: GmTensor,
     target: GmTensor | None,
-    sums: Sequence[tuple[range, Piece]],
+    sums: Sequence[tuple[range, MatrixPiece]],
 ) -> Phase:
     """Return the phase in which all vector cores share some sums; without a target as `sums_program`."""
     work = []

@@ -78,7 +78,7 @@ class Regroup:
 
     @property
     def recipe(self) -> Hashable:
-        """All that tells the change from others, besides its tensors."""
+        """A key of the change, besides its tensors."""
         channels = self.groups, self.factor, self.small, self.big
         return Regroup, *channels, self.splits, self.gradient, self.reduces_small
 
@@ -108,7 +108,7 @@ class Regroup:
         return (self.small, self.big) if self.reduces_small else (self.big, self.small)
 
     def whole(self, move: Move) -> bool:
-        """Tell whether the lanes of a move are whole blocks on both sides."""
+        """Return whether the lanes of a move are whole blocks on both sides."""
         return (move.group % self.factor * self._lanes[0] + move.lanes.start) % self.c0 == 0 and (
             len(move.lanes) % self.c0 == 0
         )
@@ -179,7 +179,7 @@ class Regroup:
         return slice(group, group + 1), slice(lane, lane + count)
 
     def turn(self, move: Move) -> Turn:
-        """Return how the axes of a move change places: none of them, unless S comes to lie along C0."""
+        """Return the exchange of a move's axes: none, unless S comes to lie along C0."""
         lanes, taps = len(move.lanes), len(move.taps)
         blocks = (lanes // self.c0, self.c0) if self.whole(move) else (1, lanes)
         if self.reduces_small:
@@ -193,11 +193,11 @@ class Regroup:
         return Turn(shape, shape, (0, 1, 2, 3), shape, shape)
 
     def parts(self, move: Move) -> int:
-        """Return how many parts of blocks a move writes; none if its blocks are whole."""
+        """Return the number of partial blocks that a move writes; none if its blocks are whole."""
         return 0 if self.whole(move) else len(move.across) * len(move.taps)
 
     def extents(self, move: Move) -> tuple[int, ...]:
-        """Return all that the cost of a move depends on."""
+        """Return a key of the cost of a move."""
         return len(move.lanes), len(move.across), len(move.taps), self.whole(move)
 
 
@@ -224,7 +224,7 @@ def _at_once(change: Regroup, memory: CoreMemory) -> None:
 
 def _work(profile: Profile, change: Regroup, half: int) -> tuple[CoreWork, ...]:
     """Return the work of every core: equal runs of moves, on as few cores as that takes."""
-    cores, programs = vector_cores(profile), _Programs(profile, change, half)
+    cores, programs = vector_cores(profile), _RegroupPrograms(profile, change, half)
     moves = programs.moves
     shares = runs(range(len(moves)), max(1, -(-len(moves) // len(cores))))
     return tuple(
@@ -234,7 +234,7 @@ def _work(profile: Profile, change: Regroup, half: int) -> tuple[CoreWork, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Programs:
+class _RegroupPrograms:
     """The programs of the cores, which share a nest."""
 
     profile: Profile

@@ -1,7 +1,7 @@
 """Changes between row after row and the cube's layouts, as boxes of elements that can be turned one by one.
 
 Each change sees its two tensors under shapes of its own, which only group the axes: `plain` is row after row,
-`packed` one of the layouts of `packed.py`. P are the pixels of a plane, T the taps of one.
+`packed` one of the layouts of `ops/lowering/layouts.py`. P are the pixels of a plane, T the taps of one.
 
     pixels     plain (N, all channels, D, P)     packed (groups, N, D, C1, P, C0)
     weights    plain (groups, S, B, KD, T)       packed (groups, KD, C1, T, C0, columns), to be read
@@ -37,10 +37,12 @@ class Box(NamedTuple):
     taps: range
 
 
-class Side(NamedTuple):
+class BoxSide(NamedTuple):
     """The elements of a box in one of the two tensors.
 
-    rows, row_bytes   how many runs of bytes follow each other in it, and how long each is
+    place, shape      the slices of the tensor that the box is, and their extents
+    rows              number of its runs: elements of the box that lie end to end in the tensor
+    row_bytes         bytes of each run
     """
 
     place: Index
@@ -55,13 +57,13 @@ class Side(NamedTuple):
 
     @property
     def padded(self) -> int:
-        """How many of its rows are no whole blocks."""
+        """The number of rows that are no whole blocks."""
         return self.rows if self.row_bytes % C0_BYTES else 0
 
 
 @dataclass(frozen=True)
 class Relayout(ABC):
-    """A change of layout between two tensors; `packs` tells which way it goes.
+    """A change of layout between two tensors; `packs` is its direction.
 
     channels   of one group, those that are brought together in groups of C0
     apart      no two boxes have an element in common, in neither tensor
@@ -78,7 +80,7 @@ class Relayout(ABC):
 
     @property
     def recipe(self) -> Hashable:
-        """All that tells the change from others, besides its tensors."""
+        """A key of the change, besides its tensors."""
         own = fields(self)
         return type(self), *[getattr(self, field.name) for field in own if field.name not in TENSORS]
 
@@ -110,12 +112,12 @@ class Relayout(ABC):
     @property
     @abstractmethod
     def planes(self) -> int:
-        """Planes, each of all groups of channels."""
+        """The number of planes; a plane has all groups of channels."""
 
     @property
     @abstractmethod
     def line(self) -> int:
-        """Pixels of a plane, or its channels that are not in groups."""
+        """The length of a line: the pixels of a plane, or its channels that are not in groups."""
 
     @property
     def lines_together(self) -> int:
@@ -142,44 +144,44 @@ class Relayout(ABC):
         """Return the shape of a box row after row: that of its `plain_side`, without where it lies."""
 
     @abstractmethod
-    def plain_side(self, box: Box) -> Side:
+    def plain_side(self, box: Box) -> BoxSide:
         """Return where a box lies row after row."""
 
     @abstractmethod
-    def packed_side(self, box: Box) -> Side:
+    def packed_side(self, box: Box) -> BoxSide:
         """Return where a box lies in the cube's layout."""
 
     @abstractmethod
     def turn(self, box: Box) -> AnyTurn:
-        """Return how the axes of the box change places."""
+        """Return the exchange of the box's axes."""
 
     @property
     def even(self) -> bool:
-        """Tell whether the cost of a box follows from its extents, wherever it lies."""
+        """Return whether the cost of a box follows from its extents, wherever it lies."""
         return True
 
     def mark(self, box: Box) -> tuple[int, ...]:  # noqa: ARG002 - of use to changes that are not even
-        """Return what the cost of a box depends on besides its extents: its place, if not all are alike."""
+        """Return the inputs of a box's cost besides its extents: its place, if places differ in cost."""
         return ()
 
     def together(self, planes: range) -> int:
-        """Return how many of these planes, from the first one on, have the same boxes that cost the same."""
+        """Return how many of these planes, from the first one on, have equal boxes of equal cost."""
         return len(planes)
 
-    def read_side(self, box: Box) -> Side:
+    def read_side(self, box: Box) -> BoxSide:
         """Return where a box is read."""
         return self.plain_side(box) if self.packs else self.packed_side(box)
 
-    def write_side(self, box: Box) -> Side:
+    def write_side(self, box: Box) -> BoxSide:
         """Return where a box is written."""
         return self.packed_side(box) if self.packs else self.plain_side(box)
 
-    def sides(self, box: Box) -> tuple[Side, Side]:
+    def sides(self, box: Box) -> tuple[BoxSide, BoxSide]:
         """Return where a box is read and where it is written."""
         return self.read_side(box), self.write_side(box)
 
     def within(self, half: int) -> Relayout:  # noqa: ARG002 - of use to pixels
-        """Return the change as a kernel does it of which half of UB has so many bytes."""
+        """Return the change as done by a kernel with `half` bytes in half of UB."""
         return self
 
     def blocks(self, box: Box) -> int:  # noqa: ARG002 - of use to pixels
@@ -187,7 +189,7 @@ class Relayout(ABC):
         return 0
 
     def loose(self, box: Box) -> int:
-        """Return how much is placed by itself: the blocks of 32 bytes that a box has row after row."""
+        """Return the number of blocks of 32 bytes that are placed singly: those that a box has row by row."""
         count = 1
         for extent in self.plain_shape(box):
             count *= extent
@@ -238,18 +240,18 @@ class PixelRelayout(Relayout):
         first, end = self._channels(self._place(box.plane)[0], box.c1)
         return end - first, len(box.line)
 
-    def plain_side(self, box: Box) -> Side:
+    def plain_side(self, box: Box) -> BoxSide:
         """Return the channels of the box, a row of pixels each."""
         group, image, depth = self._place(box.plane)
         first, end = self._channels(group, box.c1)
         place = (image, slice(first, end), depth, part(box.line))
         rows, row = end - first, len(box.line) * self.plain.itemsize
         runs = min(rows, 1) if self.dense and len(box.line) == self.line else rows
-        return Side(place, (rows, len(box.line)), runs, row * rows // max(1, runs))
+        return BoxSide(place, (rows, len(box.line)), runs, row * rows // max(1, runs))
 
     @property
     def even(self) -> bool:
-        """Tell whether the last group of channels is as full as the others."""
+        """Return whether the last group of channels is as full as the others."""
         return self.plain.shape[1] >= self.packed.shape[0] * self.channels
 
     def mark(self, box: Box) -> tuple[int, ...]:
@@ -258,17 +260,17 @@ class PixelRelayout(Relayout):
         return (box.c1.start,) if last and not self.even else ()
 
     def together(self, planes: range) -> int:
-        """Return how many planes there are before those of the last group, which may have fewer channels."""
+        """Return the number of planes before those of the last group, which may have fewer channels."""
         groups = self.packed.shape[0]
         before = range(planes.start, min(planes.stop, self.planes // groups * (groups - 1)))
         return len(planes) if self.even else len(before) or len(planes)
 
-    def packed_side(self, box: Box) -> Side:
+    def packed_side(self, box: Box) -> BoxSide:
         """Return the groups of the box, a row of pixels of C0 channels each."""
         pixels = part(box.line)
         place = (*self._place(box.plane), part(box.c1), pixels)
         shape = (len(box.c1), len(box.line), self.c0)
-        return Side(place, shape, len(box.c1), len(box.line) * self.c0 * self.packed.itemsize)
+        return BoxSide(place, shape, len(box.c1), len(box.line) * self.c0 * self.packed.itemsize)
 
     def turn(self, box: Box) -> Turn:
         """Return (channels, pixels) -> (C1, pixels, C0), or back."""

@@ -8,7 +8,7 @@ from math import gcd
 from typing import ClassVar
 
 from ascendsim.ops.problems.convolution import C0_BYTES
-from ascendsim.ops.schedules.vector.relayout import Box, Index, Relayout, Side, part
+from ascendsim.ops.schedules.vector.relayout import Box, BoxSide, Index, Relayout, part
 from ascendsim.vector.relayout import OffDiagonal, OntoDiagonal, Turn
 
 
@@ -44,7 +44,7 @@ class TapRelayout(Relayout):
             return range(depth, box.taps.stop // each), range(each)
         return range(depth, depth + 1), range(first, first + len(box.taps))
 
-    def rows_of(self, box: Box, c1: range) -> Side:
+    def rows_of(self, box: Box, c1: range) -> BoxSide:
         """Return some groups of channels of each row of a grad_weight."""
         depths, taps = self._kept_taps(box)
         shape = (len(depths), len(box.line), len(c1), len(taps), self.c0)
@@ -52,7 +52,7 @@ class TapRelayout(Relayout):
         runs = len(c1) * len(box.taps)
         run = len(box.line) * self.c0 * self.packed.itemsize
         place = (box.plane, part(depths), part(box.line), part(c1), part(taps))
-        return Side(place, shape, runs, run)
+        return BoxSide(place, shape, runs, run)
 
 
 class ReadWeight(TapRelayout):
@@ -65,13 +65,13 @@ class ReadWeight(TapRelayout):
         """Columns, padded."""
         return self.packed.shape[5]
 
-    def packed_side(self, box: Box) -> Side:
+    def packed_side(self, box: Box) -> BoxSide:
         """Return C0 channels of each tap, a row of columns each; on the device fractals lie together."""
         depths, taps = self._kept_taps(box)
         size = len(box.line) * self.c0
         shape = (len(depths), len(box.c1), len(taps), self.c0, len(box.line))
         place = (box.plane, part(depths), part(box.c1), part(taps), slice(None), part(box.line))
-        return Side(place, shape, len(box.c1) * len(box.taps), size * self.packed.itemsize)
+        return BoxSide(place, shape, len(box.c1) * len(box.taps), size * self.packed.itemsize)
 
 
 class ChannelRelayout(TapRelayout):
@@ -94,7 +94,7 @@ class ChannelRelayout(TapRelayout):
         depths, taps = self._kept_taps(box)
         return first.stop - first.start, second.stop - second.start, len(depths), len(taps)
 
-    def plain_side(self, box: Box) -> Side:
+    def plain_side(self, box: Box) -> BoxSide:
         """Return where the taps of the channels lie, row after row."""
         first, second = self._channels(box)
         outer, inner = first.stop - first.start, second.stop - second.start
@@ -103,7 +103,7 @@ class ChannelRelayout(TapRelayout):
         runs = outer if len(box.taps) == self.area else outer * inner
         run = outer * inner * len(box.taps) * self.plain.itemsize // max(1, runs)
         place = (box.plane, first, second, part(depths), part(taps))
-        return Side(place, (outer, inner, len(depths), len(taps)), runs, run)
+        return BoxSide(place, (outer, inner, len(depths), len(taps)), runs, run)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class GradientRelayout(ChannelRelayout):
     def _channels(self, box: Box) -> tuple[slice, slice]:
         return part(box.line), self._kept(box.c1)
 
-    def packed_side(self, box: Box) -> Side:
+    def packed_side(self, box: Box) -> BoxSide:
         """Return the groups of the box for each of its rows."""
         return self.rows_of(box, box.c1)
 
@@ -186,7 +186,7 @@ class DiagonalRelayout(TapRelayout):
         return box.c1.start, box.line.start, int(box.plane == self.planes - 1)
 
     def together(self, planes: range) -> int:  # noqa: ARG002 - no two of them
-        """Return one: boxes that read the same rows are told by where each of them lies."""
+        """Return one: boxes that read common rows are identified by their places."""
         return 1
 
     def _rows(self, box: Box, wanted: range) -> range:
@@ -203,7 +203,7 @@ class DiagonalRelayout(TapRelayout):
         depths, taps = self._kept_taps(box)
         return len(self._kept_rows(box)), self.block[1], len(depths), len(taps)
 
-    def plain_side(self, box: Box) -> Side:
+    def plain_side(self, box: Box) -> BoxSide:
         """Return whole rows: channels of the small side, with the taps of all their own columns."""
         rows, (depths, taps) = self._kept_rows(box), self._kept_taps(box)
         columns, first = self.block[1], box.plane * self.factor * self.small
@@ -214,7 +214,7 @@ class DiagonalRelayout(TapRelayout):
             *(0, slice(first + rows.start, first + rows.stop), slice(0, columns)),
             *(part(depths), part(taps)),
         )
-        return Side(place, (len(rows), columns, len(depths), len(taps)), runs, run)
+        return BoxSide(place, (len(rows), columns, len(depths), len(taps)), runs, run)
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class DiagonalGradient(DiagonalRelayout):
     def _kept_rows(self, box: Box) -> range:
         return self._rows(box, box.line)
 
-    def packed_side(self, box: Box) -> Side:
+    def packed_side(self, box: Box) -> BoxSide:
         """Return all groups of channels of the rows."""
         return self.rows_of(box, range(self.packed.shape[3]))
 

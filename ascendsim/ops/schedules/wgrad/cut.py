@@ -1,11 +1,11 @@
-"""How a wgrad is cut: its rows and columns into base blocks, its reduction over the pixels of all images."""
+"""The cut of a wgrad: rows and columns into base blocks, and the reduction over the pixels of all images."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from ascendsim.ops.plan import Tiling, chunks, require_whole_units
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.problems.sliding import ImageTile, Pair, Taps, cut_taps, first_box
 from ascendsim.ops.problems.strips import Strips
-from ascendsim.ops.schedules.ranges import TaskRange, cut, cut_within, enumerated, numbers_within
+from ascendsim.ops.schedules.ranges import cut, cut_within, enumerated, numbers_within, runs_of
 from ascendsim.profile import Profile
 from ascendsim.program.walk import alike
 
@@ -64,7 +64,7 @@ def column_blocks(gemm: WgradGemm, tiling: Tiling, l1_budget: int) -> list[Colum
 def narrowed_to(gemm: WgradGemm, tiling: Tiling, blocks: Sequence[Columns]) -> int:
     """Return the columns of the widest block, if L1 had no room for blocks of base_n; else 0.
 
-    Operators refuse such a plan: beside the other operand the tile of a base block does not fit.
+    Operators refuse these plans: beside the other operand the tile of a base block does not fit.
     """
     if tiling.tap_loop:
         return 0  # single taps are what was asked for
@@ -74,11 +74,14 @@ def narrowed_to(gemm: WgradGemm, tiling: Tiling, blocks: Sequence[Columns]) -> i
 
 
 def whole_taps(gemm: WgradGemm, tiling: Tiling) -> list[Columns]:
-    """Cut the columns at one kernel depth into blocks of base_n, each with all taps of what it touches."""
+    """Cut the columns at one kernel depth into blocks of base_n, each with all taps of what it touches.
+
+    Where the tiling cuts kernel depths, those of each task by themselves.
+    """
     whole, c0 = gemm.all_taps, gemm.sliding.c0
-    most = max(1, tiling.base_n // c0)
-    firsts = range(0, whole.groups, most)
-    return [_touched_box(whole, first, min(most, whole.groups - first), c0) for first in firsts]
+    task = max(1, tiling.block_n // c0) if tiling.depth_dim else whole.groups
+    blocks = cut_within(cut(whole.groups, task), max(1, tiling.base_n // c0))
+    return [_touched_box(whole, first, groups, c0) for first, groups in blocks]
 
 
 def _touched_box(whole: Taps, first: int, groups: int, c0: int) -> Columns:
@@ -129,24 +132,30 @@ def grid_parts(batch: int, batch_dim: int, ranges: list[list[tuple[int, int]]]) 
     return [(images, range(*own)) for images in chunks(batch, batch_dim) for own in pairwise(ends)]
 
 
-class Task(NamedTuple):
-    """One base block over one part of the reduction."""
-
-    group: int
-    depth: int
-    part: int
-    first_row: int
-    rows: int
-    columns: Columns
+# A base block over one part of the reduction, by the numbers of its row tile and its block of columns.
+BLOCK = "part group depth row column"
 
 
-def segment_of(pair: tuple[int, int], image: int, run: Pair) -> tuple[int, int, tuple[int, int, int]]:
-    """Return a run of the reduction: a depth of either side, and an image, its first pixel, its pixels."""
-    return *pair, (image, *run)
+class Reduced(NamedTuple):
+    """What a part of the reduction has: a pair of depths, images, and ranges of pixels of each of them."""
+
+    small: int
+    big: int
+    image: int
+    images: int
+    first: int
+    ranges: int
 
 
-class Pixels:
-    """Ranges of pixels, each of which lies in one tile of either side in L1.
+def spelled(reduced: Sequence[Reduced], symbols: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the symbols of all ranges that are reduced, one after the other; `symbols` has those of all."""
+    return tuple(
+        chain.from_iterable(symbols[own.first : own.first + own.ranges] * own.images for own in reduced)
+    )
+
+
+class PixelRanges:
+    """Ranges of pixels; each range lies in one tile of either side in L1.
 
     runs, lefts, rights   a row (first pixel, pixels) for each range, and of the tiles that serve it
     strips                the strips of columns of an image; without any all columns are one
@@ -184,7 +193,7 @@ class Pixels:
 
     @property
     def kinds(self) -> Numbers:
-        """Of each slice a number for what its loads cost by: its pixels, and how they lie in rows."""
+        """A number for each slice, equal for equal load costs: its pixels, and their places in rows."""
         _, _, at, pixels, width = self.slices.T
         most = int(width.max()) + 1
         told = (pixels * most + at % width) * most + width
@@ -316,15 +325,13 @@ class WgradCut:
         """The ranges of pixels of all parts; those of a part follow each other."""
         return self.ranges_of_image
 
-    def first_run(self, part: int) -> int:
-        """Return the number among them of the first range of a part's images."""
-        return self.grid_parts[part][1].start if self.by_grid else 0
-
     @cached_property
-    def pixels(self) -> Pixels:
+    def pixels(self) -> PixelRanges:
         """The tables of these ranges."""
         runs = np.array(self.runs)
-        return Pixels(runs, self.left_tiles(runs), self.right_tiles(runs), self.strips, self.tiling.base_k)
+        return PixelRanges(
+            runs, self.left_tiles(runs), self.right_tiles(runs), self.strips, self.tiling.base_k
+        )
 
     @cached_property
     def strips(self) -> Strips:
@@ -338,7 +345,7 @@ class WgradCut:
 
     @cached_property
     def _ranges_by_rows(self) -> list[list[tuple[int, int]]]:
-        """The same for each part of the rows; without a grid they are one part."""
+        """The ranges for each part of the rows; without a grid there is one part."""
         return ranges_by_rows(self.gemm, self.tiling, self.l1_budget)
 
     @cached_property
@@ -346,24 +353,24 @@ class WgradCut:
         """The images, and the ranges of each of them by number, of every part of the reduction of a grid."""
         return grid_parts(self.gemm.batch, self.tiling.batch_dim, self._ranges_by_rows)
 
-    @cached_property
-    def _reductions(self) -> list[TaskRange]:
-        """The segments of the whole reduction for each kernel depth: pairs of depths, images, ranges."""
-        return [
-            TaskRange(pairs, self.gemm.batch, self.ranges_of_image, segment_of) for pairs in self.gemm.depths
-        ]
-
-    def part(self, depth: int, part: int) -> TaskRange:
-        """Return the segments of one part of the reduction."""
+    def part(self, depth: int, part: int) -> list[Reduced]:
+        """Return what one part of the reduction has at a kernel depth; ranges are numbers of `runs`."""
+        pairs = self.gemm.depths[depth]
         if self.by_grid:
             images, ranges = self.grid_parts[part]
-            runs = self.ranges_of_image[ranges.start : ranges.stop]
-            whole_part = self.gemm.depths[depth], len(images), runs, segment_of
-            return TaskRange(*whole_part, first_image=images.start)
+            own = images.start, len(images), ranges.start, len(ranges)
+            return [Reduced(*pair, *own) for pair in pairs if images and ranges]
         # Where there are fewer segments than parts, some parts get none.
-        whole, split = self._reductions[depth], self.splits
-        made: TaskRange = whole[len(whole) * part // split : len(whole) * (part + 1) // split]
-        return made
+        whole, split = len(pairs) * self.gemm.batch * len(self.ranges_of_image), self.splits
+        return self._reduced_by(pairs, range(whole * part // split, whole * (part + 1) // split))
+
+    def _reduced_by(self, pairs: Sequence[Pair], numbers: range) -> list[Reduced]:
+        """Return which ranges some numbers are, that count through pairs of depths, images and ranges."""
+        runs = runs_of(numbers, self.gemm.batch, len(self.ranges_of_image))
+        return [
+            Reduced(*pairs[outer], images.start, len(images), first, last - first)
+            for outer, images, first, last in runs
+        ]
 
     @property
     def has_gaps(self) -> bool:
@@ -374,7 +381,7 @@ class WgradCut:
         count = self.gemm.batch * len(self.ranges_of_image)
         return any(len(pairs) * count < self.splits for pairs in self.gemm.depths)
 
-    @property
+    @cached_property
     def row_tiles(self) -> list[tuple[int, int]]:
         """The rows of all base blocks: those of each task by themselves."""
         return cut_within(cut(self.gemm.rows, self.tiling.block_m), self.tiling.base_m)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -16,9 +16,9 @@ from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import GRID, chunks
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.schedules.base import TILES
-from ascendsim.ops.schedules.blocks import Sizes
-from ascendsim.ops.schedules.ranges import Ranges, cut, cut_within
-from ascendsim.ops.schedules.wgrad.cut import Columns, Task, column_blocks, range_in_row, whole_taps
+from ascendsim.ops.schedules.blocks import TileSizes
+from ascendsim.ops.schedules.ranges import Ranges, cut, cut_within, tasks_of
+from ascendsim.ops.schedules.wgrad.cut import Columns, column_blocks, range_in_row, whole_taps
 from ascendsim.ops.schedules.wgrad.nest import Wgrad, WgradNest
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks, WgradTiles
 from ascendsim.program.nest import Nest
@@ -26,7 +26,7 @@ from ascendsim.program.places import Gm, Slot
 from ascendsim.program.walk import Axis, Number, alike
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.strips import Numbers
+    from ascendsim.ops.schedules.ranges import Numbers, Tasks
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class PixelShares(WgradTasks):
         """Column blocks at one kernel depth, with all taps of what they touch if L1 holds these."""
         blocks = whole_taps(self.gemm, self.tiling)
         pixels, tile_bytes = self.tiling.step_kb * self.tiling.base_k, self.gemm.sliding.tile_bytes
-        # The blocks themselves tell what they touch: where windows and blocks divide each other, less than a
+        # Blocks are counted as they are: where windows and blocks divide each other, they touch less than a
         # block that may begin anywhere.
         need = max(tile_bytes(pixels, block.box, in_row=False) for block in blocks)
         return blocks if need <= self.l1_budget else column_blocks(self.gemm, self.tiling, self.l1_budget)
@@ -152,7 +152,7 @@ class FractalTasks(PixelShares):
             for block in strip:
                 before = (block.box.channel - box.channel) * taps.rows * taps.cols
                 made.append(block._replace(box=box, first_group=before + block.first_group))
-        # The tiles themselves tell what they need: less than one of as many pixels that may begin anywhere.
+        # Tiles are counted as they are: they need less than a tile of as many pixels that may begin anywhere.
         if max(int(self.right_bytes(box).max()) for box in {block.box for block in made}) <= self.l1_budget:
             return made
         if self.tiling.step_n > 1:
@@ -172,13 +172,13 @@ class FractalTasks(PixelShares):
 
     @cached_property
     def strip_of(self) -> Numbers:
-        """Of each row tile the number of its strip."""
+        """The number of the strip of each row tile."""
         firsts = [first for first, _ in self.row_strips]
         return np.searchsorted(firsts, [first for first, _ in self.row_tiles], side="right") - 1
 
     @cached_property
     def begins_rows(self) -> list[list[bool]]:
-        """Of each row tile whether it is the first of its strip, and whether of its cell."""
+        """Whether each row tile is the first of its strip, and of its cell."""
         firsts = {first for first, _ in self.row_strips}
         cells = {cell.start for cell in chunks(len(self.row_tiles), self.tiling.m_dim)}
         of_cell = [number in cells for number in range(len(self.row_tiles))]
@@ -186,31 +186,32 @@ class FractalTasks(PixelShares):
 
     @cached_property
     def begins_column_strip(self) -> list[bool]:
-        """Of each block of columns whether it is the first of its strip."""
+        """Whether each block of columns is the first of its strip."""
         strips = _strips(self.column_blocks, self.tiling.n_dim, self.tiling.step_n)
         return [block is strip[0] for strip in strips for block in strip]
 
-    def _blocks(self, part: int, rows: Sequence[int], columns: Sequence[Columns]) -> Iterator[Task]:
-        """Yield base blocks: a strip of columns under all strips of rows, then the next; rows the fastest."""
-        for group, depth in np.ndindex(self.gemm.groups, len(self.gemm.depths)):
-            if not self.reduces(depth, part):
-                continue
-            for wide in _strips(columns, 1, self.tiling.step_n):
-                for high in _strips(rows, 1, self.tiling.step_m):
-                    for block in wide:
-                        for row in high:
-                            count = min(self.tiling.base_m, self.gemm.rows - row)
-                            yield Task(group, depth, part, row, count, block)
+    @cached_property
+    def tasks(self) -> Tasks:
+        """Base blocks: a strip of columns under all strips of rows, then the next; rows fastest."""
+        t, rows, columns = self.tiling, range(len(self.row_tiles)), range(len(self.column_blocks))
+        tiles = [
+            (column, row)
+            for wide in _strips(columns, t.n_dim, t.step_n)
+            for high in _strips(rows, t.m_dim, t.step_m)
+            for column in wide
+            for row in high
+        ]
+        return self.reducing_of(tasks_of("part group depth column row", *self._outer, tiles))
 
-    def sizes(self, tasks: list[Task]) -> Sizes:
-        """Return what a core with these tasks reserves; a left tile has the rows of its strip."""
-        own, numbers = super().sizes(tasks), self.rows(tasks)[:, 3]
-        rows = max(self.row_strips[strip][1] for strip in {*self.strip_of[numbers].tolist()})
+    def sizes(self, tasks: Tasks) -> TileSizes:
+        """Return the room that a core with these tasks reserves; a left tile has the rows of its strip."""
+        own = super().sizes(tasks)
+        rows = max(self.row_strips[strip][1] for strip in {*self.strip_of[tasks["row"]].tolist()})
         return own._replace(left_bytes=own.left_bytes // own.m * rows)
 
     @cached_property
     def _told_rows(self) -> tuple[Numbers, Numbers]:
-        """Of each row tile the number of its strip, and that of what it is of it."""
+        """The number of each row tile's strip, and of the tile's kind in the strip."""
         told = [
             (count, first - self.row_strips[strip][0], self.row_strips[strip][1])
             for (first, count), strip in zip(self.row_tiles, self.strip_of.tolist(), strict=True)
@@ -219,7 +220,7 @@ class FractalTasks(PixelShares):
 
     @cached_property
     def _told_columns(self) -> tuple[Numbers, Numbers]:
-        """Of each block of columns the number of its box, and that of the sizes that follow from it."""
+        """The number of each column block's box, and that of the sizes that follow from the box."""
         boxes, sizes = super()._told_columns
         return boxes, np.array(alike([*zip(sizes.tolist(), self.begins_column_strip, strict=True)]))
 
@@ -249,7 +250,7 @@ class FractalTiles(WgradTiles):
         self.begins = [nest.table(np.outer(rows, columns), 2) for rows in self.cut.begins_rows]
 
     def strip_of(self, row: Number) -> Number:
-        """Return what tells the rows of the small side that a tile has."""
+        """Return the number that identifies the small side's rows of a tile."""
         return self._strip[row]
 
     def copy_small(self, slot: Slot, group: int, image: int, depth: int, strip: int, left: int) -> CopyGmToL1:
@@ -275,7 +276,7 @@ class FractalNest(WgradNest):
     tiles: FractalTiles
 
     def tiles_of(self) -> FractalTiles:
-        """Return what makes the instructions on tiles."""
+        """Return the maker of the instructions on tiles."""
         return FractalTiles(self, self.cut)
 
     def blocks(self, group: Number, depth: Number, part: Number, row: Number, column: Number) -> None:
@@ -299,7 +300,7 @@ class WgradFractals(Wgrad):
     """
 
     name: ClassVar[str] = "wgrad_fractals"
-    reads: ClassVar[frozenset[str]] = TILES | {"step_m", "step_n", *GRID}
+    reads: ClassVar[frozenset[str]] = TILES | {"step_m", "step_n", "group_dim", *GRID}
 
     @staticmethod
     def image_units(gemm: WgradGemm) -> int:
@@ -311,6 +312,6 @@ class WgradFractals(Wgrad):
         """The base blocks, and the cut of their reduction."""
         return FractalTasks(self.gemm, self.tiling, self.profile)
 
-    def nest(self, sizes: Sizes) -> FractalNest:
+    def nest(self, sizes: TileSizes) -> FractalNest:
         """Return the loop nest of all cores that reserve so much."""
         return FractalNest(self.tasks, sizes, self.gemm.output, self.target, atomic=self.atomic)

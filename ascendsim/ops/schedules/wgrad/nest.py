@@ -12,12 +12,12 @@ import numpy as np
 from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.schedules.base import TILES, WgradOrder
-from ascendsim.ops.schedules.blocks import BlockNest, BlockSchedule, CountedPlaces, Sizes, Steps
+from ascendsim.ops.schedules.blocks import BlockNest, BlockSchedule, Bringing, ReductionSteps, TileSizes
 from ascendsim.ops.schedules.vector.elementwise import flat, ordered_sum, tree_sum, zero_fill
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks, WgradTiles
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import GmTensor
-from ascendsim.program.walk import Axis, Number, Table, TileNumber
+from ascendsim.program.walk import Axis, Number, TileNumber
 
 
 class WgradNest(BlockNest):
@@ -28,7 +28,7 @@ class WgradNest(BlockNest):
     """
 
     def __init__(
-        self, cut: Any, sizes: Sizes, output: GmTensor, parts: GmTensor, *, atomic: bool = False
+        self, cut: Any, sizes: TileSizes, output: GmTensor, parts: GmTensor, *, atomic: bool = False
     ) -> None:
         super().__init__("grad_weight", cut, sizes, output, weights_of=cut.gemm.sliding.c0)
         self.cut, self.output, self.parts, self.atomic = cut, output, parts, atomic
@@ -43,7 +43,7 @@ class WgradNest(BlockNest):
         self.blocks(group, depth, part, row, column)
 
     def tiles_of(self) -> WgradTiles:
-        """Return what makes the instructions on tiles."""
+        """Return the maker of the instructions on tiles."""
         return WgradTiles(self, self.cut)
 
     def blocks(self, group: Number, depth: Number, part: Number, row: Number, column: Number) -> None:
@@ -66,7 +66,7 @@ class WgradNest(BlockNest):
         operator = self.cut.operator
         c = self.next(self.l0c)
         begun = self.let(self.cleared(c, row, column), "begun", Axis(2, range(2)))
-        bring = _Bring(self, depth, row, column, sees)
+        bring = _BringRange(self, depth, row, column, sees)
         with self.loop(t.runs[depth * self.cut.splits + part], "run") as run:
             depths = t.small_of[run], t.big_of[run]
             with (
@@ -94,7 +94,7 @@ class WgradNest(BlockNest):
         return 0
 
 
-class _Bring:
+class _BringRange(Bringing):
     """The tiles of a range in L1; the operators' kernels bring the one of the big side first."""
 
     def __init__(
@@ -102,36 +102,19 @@ class _Bring:
     ) -> None:
         cut, t = nest.cut, nest.tiles
         self.nest, self.t, self.row, self.sees, self.operator = nest, t, row, sees, cut.operator
-        self.places: list[CountedPlaces | None] = [None, None]
-        self.next: list[Table | None] = [None, None]
-        if not cut.operator:
-            return
-        rings, begins = (nest.left, nest.right), cut.begins
-        steps = [Steps(of, begins) for of in (cut.pixels.left_of, cut.pixels.right_of)]
-        numbers = (cut.row_numbers, (row,)), (cut.column_numbers, (depth, column))
-        # In a ring of one place there is nothing to count.
-        self.places = [
-            CountedPlaces(nest, ring, own, *blocks) if ring.count > 1 else None
-            for ring, own, blocks in zip(rings, steps, numbers, strict=True)
-        ]
-        # With one slot there is nowhere to bring it while the one at hand is read.
-        self.next = [
-            nest.table(own.next, len(own.next), f"next for {ring.name}")
-            if cut.loads_ahead and ring.count > 1 and own.follow
-            else None
-            for ring, own in zip(rings, steps, strict=True)
-        ]
+        if cut.operator:
+            steps = [ReductionSteps(of, cut.begins) for of in (cut.pixels.left_of, cut.pixels.right_of)]
+            blocks = (cut.row_numbers, (row,)), (cut.column_numbers, (depth, column))
+            super().__init__(nest, steps, blocks, counted=True, ahead=cut.loads_ahead)
 
     def both(
         self, image: Sequence[Number], depths: tuple[Number, Number], pixels: Number
     ) -> tuple[TileNumber, TileNumber]:
         """Bring the tiles of a range of an image, unless they are there; and those of the next range."""
-        for places in self.places:
-            if places:
-                places.begin(pixels)
         small, big = ([*image, depth] for depth in depths)
         if not self.operator:
             return self.small(small, pixels), self.big(big, pixels)
+        self.begin(pixels)
         b1, a1 = self.big(big, pixels), self.small(small, pixels)
         left, right = self.next
         if right:
@@ -142,8 +125,8 @@ class _Bring:
 
     def small(self, place: Sequence[Number], pixels: Number) -> TileNumber:
         """Bring the tile of the small side of a range."""
-        nest, t, row, (places, _) = self.nest, self.t, self.row, self.places
-        at, left = places[pixels] if places else None, t.left_of[pixels]
+        nest, t, row, left = self.nest, self.t, self.row, self.t.left_of[pixels]
+        at = self.place(0, pixels) if self.operator else None
         strip = t.strip_of(row)
         with nest.hold(nest.left, *place, strip, left, place=at) as a1:
             nest.emit(t.copy_small, [a1], [*place, strip, left])
@@ -151,8 +134,8 @@ class _Bring:
 
     def big(self, place: Sequence[Number], pixels: Number) -> TileNumber:
         """Bring the tile of the big side of a range."""
-        nest, t, sees, (_, places) = self.nest, self.t, self.sees, self.places
-        at, right = places[pixels] if places else None, t.right_of[pixels]
+        nest, t, sees, right = self.nest, self.t, self.sees, self.t.right_of[pixels]
+        at = self.place(1, pixels) if self.operator else None
         with nest.hold(nest.right, *place, right, *sees, place=at) as b1:
             seen = [right, *sees, *t.sizes_of(right, *sees)]
             nest.emit(t.clear, [b1], seen)
@@ -192,7 +175,7 @@ class Wgrad(BlockSchedule):
 
     @staticmethod
     def image_units(gemm: WgradGemm) -> int:
-        """Return how many units of an image `k_dim` deals: its rows."""
+        """Return the number of units of an image that `k_dim` deals: its rows."""
         height: int = gemm.sliding.out_size[0]
         return height
 
@@ -224,12 +207,12 @@ class Wgrad(BlockSchedule):
             return output
         return GmTensor.of("parts", (self.parts, *output.shape), "float32", "workspace")
 
-    def nest(self, sizes: Sizes) -> WgradNest:
+    def nest(self, sizes: TileSizes) -> WgradNest:
         """Return the loop nest of all cores that reserve so much."""
         return WgradNest(self.tasks, sizes, self.gemm.output, self.target, atomic=self.atomic)
 
     def order(self) -> WgradOrder:
-        """Return the runs of pixels, and how the parts are added; in which order they arrive is not told."""
+        """Return the runs of pixels, and how the parts are added; the order of their arrival is unknown."""
         runs, t = tuple(self.tasks.ranges_of_image), self.tiling
         grid = tuple(self.tasks.grid_parts) if self.tasks.by_grid else ()
         return WgradOrder(runs, t.base_k, self.parts, tree=self.sums == "tree", grid=grid)

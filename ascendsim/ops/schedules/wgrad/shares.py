@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.ops.schedules.base import Schedule, WgradOrder
-from ascendsim.ops.schedules.ranges import TaskRange, cut, cut_within, deal, numbered, numbers_within
-from ascendsim.ops.schedules.wgrad.cut import Columns, Task, segment_of
+from ascendsim.ops.schedules.base import WgradOrder
+from ascendsim.ops.schedules.ranges import chunks_of, deal, numbered, numbers_within, parts_of, tasks_of
+from ascendsim.ops.schedules.wgrad.cut import Reduced
 from ascendsim.ops.schedules.wgrad.fractals import PixelShares
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.strips import Numbers
+    from ascendsim.ops.schedules.ranges import Numbers, Tasks
 
 
 @dataclass(frozen=True)
-class ShareTasks(PixelShares):
+class WgradShareTasks(PixelShares):
     """The cut of a wgrad whose parts are shares of single_core_k pixels of one image at one small depth."""
 
     operator: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse a tiling that no program can follow."""
+        super().__post_init__()
+        t, images = self.tiling, self.gemm.batch * self.gemm.small.shape[2]
+        if (t.depth_dim or t.single_core_batch) and not t.batch_dim:
+            raise ConfigError(
+                "tiling of grad_weight: depth_dim and single_core_batch are of a grid of cores, but "
+                "batch_dim is 0; give the parts of the images and depths, 1 for all of them"
+            )
+        if t.single_core_batch and -(-images // t.single_core_batch) != t.batch_dim:
+            raise ConfigError(
+                f"tiling of grad_weight: single_core_batch is {t.single_core_batch}, so that {images} images "
+                f"and depths make {-(-images // t.single_core_batch)} parts, but batch_dim is {t.batch_dim}; "
+                "make them agree, or leave single_core_batch out for even parts"
+            )
 
     @property
     def begins(self) -> Numbers:
@@ -35,6 +50,8 @@ class ShareTasks(PixelShares):
     @property
     def column_numbers(self) -> Numbers:
         """The number in its task of the tile in L1 of each block of columns; kernel depths begin anew."""
+        if self.tiling.depth_dim:
+            return super().column_numbers
         depths, width = range(len(self.gemm.depths)), self.gemm.output.shape[3]
         firsts = [[(at * width + own.first_column, own.box) for own in self.column_blocks] for at in depths]
         return np.array([numbers_within(own, self.tiling.block_n) for own in firsts])
@@ -54,19 +71,12 @@ class ShareTasks(PixelShares):
         place, share = divmod(part, len(self.pixel_shares))
         return *divmod(place, self.gemm.small.shape[2]), self.ranges_of_share[share]
 
-    def part(self, depth: int, part: int) -> TaskRange:
-        """Return the segments of one part of the reduction at a kernel depth; none where it meets padding."""
+    def part(self, depth: int, part: int) -> list[Reduced]:
+        """Return what one part of the reduction has at a kernel depth; nothing where it meets padding."""
         image, small, ranges = self.place(part)
-        begin = image * len(self.ranges_of_image)
-        pairs, numbers = [], range(0)
-        if self.reduces(depth, part):
-            pairs = [(small, self._bigs[depth][small])]
-            numbers = range(begin + ranges.start, begin + ranges.stop)
-        return TaskRange(pairs, self.gemm.batch, self.ranges_of_image, segment_of, numbers)
-
-    def reduces(self, depth: int, part: int) -> bool:
-        """Return whether a part has any segment at a kernel depth."""
-        return part // len(self.pixel_shares) % self.gemm.small.shape[2] in self._bigs[depth]
+        big = self._bigs[depth].get(small)
+        count = ranges.stop - ranges.start
+        return [] if big is None else [Reduced(small, big, image, 1, ranges.start, count)]
 
     @cached_property
     def _bigs(self) -> list[dict[int, int]]:
@@ -75,7 +85,7 @@ class ShareTasks(PixelShares):
 
     @cached_property
     def _reducing(self) -> Numbers:
-        """Of each kernel depth and part the depth of the big side; -1 where it reduces nothing."""
+        """The depth of the big side for each kernel depth and part; -1 where nothing is reduced."""
         small = self.gemm.small.shape[2]
         bigs = np.array([[own.get(depth, -1) for depth in range(small)] for own in self._bigs])
         return np.tile(np.repeat(bigs, len(self.pixel_shares), axis=1), self.gemm.batch)
@@ -88,7 +98,7 @@ class ShareTasks(PixelShares):
 
     @cached_property
     def reductions(self) -> tuple[Numbers, Numbers]:
-        """What each (kernel depth, part) reduces: its share of one image at one depth."""
+        """The work of each (kernel depth, part): a share of one image at one depth."""
         depth, part = np.nonzero(self._reducing >= 0)
         place, share = np.divmod(part, len(self.pixel_shares))
         image, small = np.divmod(place, self.gemm.small.shape[2])
@@ -96,25 +106,12 @@ class ShareTasks(PixelShares):
         found = np.column_stack([small, self._reducing[depth, part], image, np.ones_like(image), ranges])
         return found, (self._reducing >= 0).reshape(-1).astype(np.int64)
 
-    @property
-    def count(self) -> int:
-        """How many base blocks there are."""
-        reducing = int(np.count_nonzero(self._reducing >= 0))
-        return self.gemm.groups * reducing * len(self.row_tiles) * len(self.column_blocks)
-
     @cached_property
-    def tasks(self) -> list[Task]:
-        """All base blocks that reduce anything."""
-        rows_of = self.row_tiles
-        return [
-            Task(group, depth, part, *rows, columns)
-            for part in range(self.splits)
-            for group in range(self.gemm.groups)
-            for depth in range(len(self.gemm.depths))
-            if self.reduces(depth, part)
-            for rows in rows_of
-            for columns in self.column_blocks
-        ]
+    def tasks(self) -> Tasks:
+        """All base blocks that reduce anything: images, rows, kernel depths, columns."""
+        parts, groups, depths = self._outer
+        rows, columns = range(len(self.row_tiles)), range(len(self.column_blocks))
+        return self.reducing_of(tasks_of("group part row depth column", groups, parts, rows, depths, columns))
 
     @property
     def has_gaps(self) -> bool:
@@ -123,7 +120,7 @@ class ShareTasks(PixelShares):
 
     @property
     def order_shares(self) -> tuple[int, ...]:
-        """How many ranges each share has."""
+        """The number of ranges of each share."""
         return tuple(ranges.stop - ranges.start for ranges in self.ranges_of_share)
 
 
@@ -134,24 +131,25 @@ class WgradShares(Wgrad):
     A task has the pixels of one image at one depth of the small side; its columns may be of several kernel
     depths. Each of its base blocks is added to the result, or kept apart, when its pixels are through. Tasks
     are numbered along their axes as `task_order` says and go to the cores as `mapping` says. With `batch_dim`
-    a task has one of so many shares of all images and depths, as on a grid of cores.
+    a task has one of so many shares of all images and depths, as on a grid of cores; with `depth_dim` besides
+    its columns are those of a part of the kernel depths, cut alike at each of them.
     """
 
     name: ClassVar[str] = "wgrad_shares"
     reads: ClassVar[frozenset[str]] = (
         Wgrad.reads - {"k_split"}
-        | {"single_core_m", "single_core_n", "single_core_k", "batch_dim"}
+        | {"single_core_m", "single_core_n", "single_core_k", "single_core_batch", "batch_dim", "depth_dim"}
         | {"mapping", "task_order"}
     )
 
     @cached_property
-    def tasks(self) -> ShareTasks:
+    def tasks(self) -> WgradShareTasks:
         """The base blocks, and the cut of their reduction."""
-        return ShareTasks(self.gemm, self.tiling, self.profile)
+        return WgradShareTasks(self.gemm, self.tiling, self.profile)
 
     @property
     def cleared_apart(self) -> bool:
-        """Whether a MemSet comes before: measured calls of the 910B2 list one before every such kernel."""
+        """Whether a MemSet comes before: measured calls of the 910B2 have one before each such kernel."""
         return self.needs_zeros and self.target is self.gemm.output
 
     def order(self) -> WgradOrder:
@@ -160,72 +158,34 @@ class WgradShares(Wgrad):
         return WgradOrder(runs, self.tiling.base_k, self.parts, tree=self.sums == "tree", shares=shares)
 
     @cached_property
-    def units(self) -> list[list[Task]]:
-        """The base blocks of each task, in order; a task that meets padding alone is none."""
-        gemm, cut_ = self.gemm, self.tasks
-        depths, parts = gemm.small.shape[2], self.tiling.batch_dim
-        images = gemm.batch * depths
-        axes: dict[str, Sequence[Any]] = {
-            "group": range(gemm.groups),
-            # On a grid a task has many images, each with all of its depths, added one after the other.
-            "batch": cut(images, -(-images // parts)) if parts else cut(images, depths),
-            "d": [None] if parts else range(depths),
-            "k": range(len(cut_.pixel_shares)),
-            "m": cut(gemm.rows, self.tiling.block_m),
+    def units(self) -> Numbers:
+        """The number of the task that each base block belongs to; one that meets padding alone is none."""
+        gemm, t, cut_, tasks = self.gemm, self.tiling, self.tasks, self.tasks.tasks
+        depths, kernel, width = gemm.small.shape[2], len(gemm.depths), gemm.output.shape[3]
+        images, count, parts = gemm.batch * depths, len(cut_.pixel_shares), t.batch_dim
+        # Parts count images, depths and shares of pixels. On a grid a task has many images, each with all of
+        # its depths, added one after the other.
+        place, share = np.divmod(tasks["part"], count)
+        each = (t.single_core_batch or -(-images // parts)) if parts else depths
+        row, rows = parts_of(cut_.row_tiles, t.block_m)
+        first = np.array([block.first_column for block in cut_.column_blocks])[tasks["column"]]
+        if not t.depth_dim:
             # Columns go through all kernel depths, one after the other.
-            "n": cut(len(gemm.depths) * gemm.output.shape[3], self.tiling.block_n),
+            first, width = first + tasks["depth"] * width, kernel * width
+        axes = {
+            "group": (tasks["group"], gemm.groups),
+            "batch": (place // each, -(-images // each)),
+            "d": chunks_of(tasks["depth"], kernel, t.depth_dim) if parts else (place % depths, depths),
+            "k": (share, count),
+            "m": (row[tasks["row"]], rows),
+            "n": (first // t.block_n, -(-width // t.block_n)),
         }
-        places = numbered("grad_weight", self.tiling.task_order, axes)
-        return [task for place in places if (task := list(self._blocks(**place)))]
+        number, _ = numbered("grad_weight", t.task_order, axes)
+        found: Numbers = np.unique(number, return_inverse=True)[1]
+        return found
 
-    def dealt(self) -> list[list[Task]]:
+    def dealt(self) -> list[Tasks]:
         """Return the base blocks of each core, task after task."""
-        return deal(self.units, self.tiling)
-
-    def _checked(self) -> Sequence[Sequence[Any]]:
-        """Return the tasks of each core, which must be all base blocks."""
-        own = type(self)
-        if own.dealt is not WgradShares.dealt or own.units is not WgradShares.units:
-            return super()._checked()
-        # Numbers that are dealt leave none out and repeat none; what they stand for is counted.
-        dealt, count = Schedule._checked(self), self.tasks.count
-        assert sum(map(len, dealt)) == count, (sum(map(len, dealt)), count)
-        return dealt
-
-    def _blocks(
-        self,
-        group: int,
-        batch: tuple[int, int],
-        d: int | None,
-        k: int,
-        m: tuple[int, int],
-        n: tuple[int, int],
-    ) -> Iterator[Task]:
-        """Yield the base blocks of one task: images, rows, kernel depths, columns."""
-        rows_of, shares, depths = (
-            cut_within([m], self.tiling.base_m),
-            len(self.tasks.pixel_shares),
-            self.gemm.small.shape[2],
-        )
-        # `batch` counts images and depths together, as parts do.
-        for place in range(batch[0], sum(batch)) if d is None else [batch[0] + d]:
-            columns = self._columns_of(place % depths, n)
-            for row, rows in rows_of:
-                for depth, wide in columns:
-                    yield Task(group, depth, place * shares + k, row, rows, wide)
-
-    @cached_property
-    def _columns_of(self) -> Callable[[int, tuple[int, int]], list[tuple[int, Columns]]]:
-        """Return the blocks of some columns at each kernel depth that meets a depth of the small side."""
-        cut_, width = self.tasks, self.gemm.output.shape[3]
-
-        def found(small: int, n: tuple[int, int]) -> list[tuple[int, Columns]]:
-            return [
-                (depth, wide)
-                for depth in range(len(self.gemm.depths))
-                if cut_.reduces(depth, small * len(cut_.pixel_shares))
-                for wide in cut_.column_blocks
-                if n[0] <= depth * width + wide.first_column < sum(n)
-            ]
-
-        return cache(found)
+        t, units = self.tiling, self.units
+        count = int(units.max(initial=-1)) + 1
+        return deal(self.tasks.tasks, units, count, t.used_cores, in_turn=t.mapping == "interleaved")

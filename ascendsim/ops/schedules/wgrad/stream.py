@@ -1,12 +1,12 @@
-"""The loop nest of grad_weight by stream-K: whole reductions, of which the last round is cut into parts."""
+"""The loop nest of grad_weight by stream-K: whole reductions, with the last round cut into parts."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -16,17 +16,17 @@ from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.problems.sliding import Pair
 from ascendsim.ops.problems.strips import Strips
 from ascendsim.ops.schedules.base import StreamOrder, WgradOrder
-from ascendsim.ops.schedules.blocks import Sizes
-from ascendsim.ops.schedules.ranges import TaskRange, cut, cut_within, deal, numbered
-from ascendsim.ops.schedules.vector.elementwise import Piece, block_sums, flat, zero_fill
-from ascendsim.ops.schedules.wgrad.cut import Columns, Task, column_blocks, range_in_row, segment_of
+from ascendsim.ops.schedules.blocks import TileSizes
+from ascendsim.ops.schedules.ranges import cut_within, deal, joined, numbered, parts_of, tasks_of
+from ascendsim.ops.schedules.vector.elementwise import MatrixPiece, block_sums, flat, zero_fill
+from ascendsim.ops.schedules.wgrad.cut import BLOCK, Columns, Reduced, column_blocks, range_in_row
 from ascendsim.ops.schedules.wgrad.nest import StreamNest, Wgrad
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.program.kernel import Phase
 from ascendsim.program.places import GmTensor
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.strips import Numbers
+    from ascendsim.ops.schedules.ranges import Numbers, Tasks
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class StreamTasks(WgradTasks):
                 f"tiling of grad_weight: k_split is {self.tiling.k_split} and stream_axis is "
                 f"{self.tiling.stream_axis!r}; parts need an axis, and an axis needs parts"
             )
-        cores = self.profile.cores.cube
+        cores = self.tiling.used_cores
         if self.tail * self.whole > cores:
             raise ConfigError(
                 f"tiling of grad_weight: the last round has {self.tail} tasks in {self.whole} parts each, "
-                f"but {self.profile.variant} has {cores} cores; take fewer parts (k_split)"
+                f"but the plan uses {cores} cores; take fewer parts (k_split) or more cores (used_cores)"
             )
         self.require_rows()
 
@@ -123,11 +123,6 @@ class StreamTasks(WgradTasks):
         before = [len(self._ranges_by_part[each]) for each in range(part)]
         return len(self.ranges_of_image) + sum(before)
 
-    def runs_of(self, part: int) -> slice:
-        """Return the numbers of the ranges of one image that a part reduces."""
-        first = self.first_run(part)
-        return slice(first, first + len(self._ranges_of(part)))
-
     @property
     def begins(self) -> Numbers:
         """Whether an image, or a strip of it, begins with a range, or what a part of rows has of one."""
@@ -169,7 +164,7 @@ class StreamTasks(WgradTasks):
 
     @cached_property
     def column_blocks(self) -> list[Columns]:
-        """Column blocks at one kernel depth: the widest of which L1 holds the tiles of every strip."""
+        """Column blocks at one kernel depth: the widest with tiles that fit in L1 for every strip."""
         found = [column_blocks(gemm, self.tiling, self.l1_budget) for gemm in self._of_strips]
         if len(found) == 1:
             return found[0]
@@ -182,44 +177,26 @@ class StreamTasks(WgradTasks):
         boxes = {block.box[1:]: block.box._replace(channel=0) for block in blocks}.values()
         return max(int(self.right_bytes(box).max()) for box in boxes)
 
-    def part(self, depth: int, part: int) -> TaskRange:
-        """Return the segments of one part of the reduction at a kernel depth, or of all of it."""
+    def part(self, depth: int, part: int) -> list[Reduced]:
+        """Return what one part of the reduction has at a kernel depth, or all of it."""
         pairs, batch = self.gemm.depths[depth], self.gemm.batch
         if part == self.whole or self.tiling.stream_axis == "height":
-            return TaskRange(pairs, batch, self._ranges_of(part), segment_of)
+            first, count = self.first_run(part), len(self._ranges_of(part))
+            return [Reduced(*pair, 0, batch, first, count) for pair in pairs if count]
         # Images of all small depths one after the other; of them those count that this kernel depth meets.
         met = [
             sum(min(max(at * self.length - small * batch, 0), batch) for small, _ in pairs)
             for at in (part, part + 1)
         ]
         each = len(self.ranges_of_image)
-        whole = TaskRange(pairs, batch, self.ranges_of_image, segment_of)
-        made: TaskRange = whole[met[0] * each : met[1] * each]
-        return made
+        return self._reduced_by(pairs, range(met[0] * each, met[1] * each))
 
     @cached_property
     def _part_shapes(self) -> Numbers:
         """Numbers of the parts by the pixel ranges of their segments, from which the tiles follow."""
-        of = [self.pixels.right_of[self.runs_of(part)].tolist() for part in range(self.splits)]
-        return self._numbered([self.part(*key).spelled(of[key[1]]) for key in self._parts])
+        return self._spelled(self.pixels.right_of.tolist())
 
-    @cached_property
-    def units(self) -> list[dict[str, Any]]:
-        """The tasks in order: tiles of single_core_m x single_core_n of the result at each kernel depth.
-
-        Those that meet padding alone are counted as any, and skipped by the core that gets them.
-        """
-        gemm, t = self.gemm, self.tiling
-        width = gemm.output.shape[3]
-        axes: dict[str, Sequence[Any]] = {
-            "group": range(gemm.groups),
-            "d": range(len(gemm.depths)),
-            "m": cut(gemm.rows, t.block_m),
-            "n": cut(width, t.block_n),
-        }
-        return numbered("grad_weight", t.task_order, axes)
-
-    def signature(self, tasks: Sequence[Task]) -> Hashable:
+    def signature(self, tasks: Tasks) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
 
         A tile lies in the strip of a task's rows, or of its columns. If a core reduces a strip in one way
@@ -227,51 +204,92 @@ class StreamTasks(WgradTasks):
         shares some with a part, and a kernel depth with another one: those of like depths, seen from the
         depth where the strip was met first.
         """
-        strips: list[tuple[Hashable, ...]]
-        strips = [(("left", t.group, t.first_row), ("right", t.group, t.columns.box)) for t in tasks]
+        parts, groups, depths, rows, columns = (tasks[name].tolist() for name in BLOCK.split())
+        boxes, shapes = (own.tolist() for own in self._told_columns)
+        strips = [
+            (("left", group, row), ("right", group, boxes[column]))
+            for group, row, column in zip(groups, rows, columns, strict=True)
+        ]
         ways: dict[Hashable, set[tuple[int, int]]] = defaultdict(set)
-        for task, both in zip(tasks, strips, strict=True):
+        for depth, part, both in zip(depths, parts, strips, strict=True):
             for strip in both:
-                ways[strip].add((task.depth, task.part))
+                ways[strip].add((depth, part))
         numbers: dict[Hashable, int] = defaultdict(count().__next__)
         firsts: dict[Hashable, int] = {}
-        shapes, (rows, columns) = self._told_columns[1].tolist(), self._numbers
         met: list[Hashable] = []
-        for task, both in zip(tasks, strips, strict=True):
+        for depth, part, both in zip(depths, parts, strips, strict=True):
             tiles = []
             for side, strip in enumerate(both):
-                depths = [pair[side] for pair in self.gemm.depths[task.depth]]
-                first = firsts.setdefault(strip, depths[0])
-                way = (task.part, *(depth - first for depth in depths)) if len(ways[strip]) > 1 else ()
+                own = [pair[side] for pair in self.gemm.depths[depth]]
+                first = firsts.setdefault(strip, own[0])
+                way = (part, *(each - first for each in own)) if len(ways[strip]) > 1 else ()
                 tiles.append((numbers[strip], way))
-            column = columns[task.columns.first_column]
-            places = self.places_of(rows[task.first_row], task.depth, column)
-            shape = task.rows, shapes[column], *map(int, places)
-            met.append((shape, int(self._part_shapes[task.depth, task.part]), *tiles))
-        return tuple(met)
+            met.append((int(self._part_shapes[depth, part]), *tiles))
+        of_rows = np.array([height for _, height in self.row_tiles])[tasks["row"]]
+        places = self.places_of(tasks["row"], tasks["depth"], tasks["column"])
+        told = of_rows, np.array(shapes)[tasks["column"]], *places
+        return *[own.tobytes() for own in told], *met
+
+    @cached_property
+    def wholes(self) -> Tasks:
+        """The base blocks of whole reductions, those of the last round included."""
+        whole, (_, *outer) = range(self.whole, self.whole + 1), self._outer
+        tiles = range(len(self.row_tiles)), range(len(self.column_blocks))
+        return self.reducing_of(tasks_of(BLOCK, whole, *outer, *tiles))
+
+    @property
+    def units(self) -> Numbers:
+        """The number of the task of each of them."""
+        return self._units[0]
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return self._units[1]
+
+    @cached_property
+    def _units(self) -> tuple[Numbers, int]:
+        """Both.
+
+        Tasks are tiles of single_core_m x single_core_n of the result at each kernel depth. Those that meet
+        padding alone are counted as any, and skipped by the core that gets them.
+        """
+        gemm, t, tasks = self.gemm, self.tiling, self.wholes
+        row, rows = parts_of(self.row_tiles, t.block_m)
+        firsts = np.array([block.first_column for block in self.column_blocks])
+        axes = {
+            "group": (tasks["group"], gemm.groups),
+            "d": (tasks["depth"], len(gemm.depths)),
+            "m": (row[tasks["row"]], rows),
+            "n": (firsts[tasks["column"]] // t.block_n, -(-gemm.output.shape[3] // t.block_n)),
+        }
+        return numbered("grad_weight", t.task_order, axes)
 
     @property
     def tail(self) -> int:
         """Tasks of the last round, which are cut."""
-        return len(self.units) % self.profile.cores.cube if self.whole > 1 else 0
+        return self.count % self.tiling.used_cores if self.whole > 1 else 0
 
-    def blocks(self, unit: dict[str, Any], part: int) -> Iterator[Task]:
-        """Yield the base blocks of a task, or of a part of it."""
-        (column, wide), depth = unit["n"], unit["d"]
-        if not len(self.part(depth, part)):
-            return
-        for row in cut_within([unit["m"]], self.tiling.base_m):
-            for columns in self.column_blocks:
-                if column <= columns.first_column < column + wide:
-                    yield Task(unit["group"], depth, part, *row, columns)
+    @property
+    def head(self) -> int:
+        """Tasks before the last round."""
+        return self.count - self.tail
+
+    @property
+    def of_parts(self) -> list[Tasks]:
+        """The base blocks of each part of each task of the last round."""
+        found = []
+        for unit in range(self.head, self.count):
+            for part in range(self.whole):
+                own = self.wholes[self.units == unit]
+                own["part"] = part
+                found.append(self.reducing_of(own))
+        return found
 
     @cached_property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> Tasks:
         """All base blocks: those of whole reductions, then those of parts."""
-        first = len(self.units) - self.tail
-        found = [task for unit in self.units[:first] for task in self.blocks(unit, self.whole)]
-        parts = range(self.whole)
-        return found + [task for u in self.units[first:] for part in parts for task in self.blocks(u, part)]
+        return joined([self.wholes[self.units < self.head], *self.of_parts])
 
 
 @dataclass(frozen=True)
@@ -321,20 +339,21 @@ class WgradStream(Wgrad):
             return output
         return GmTensor.of("parts", (self.parts, *output.shape), "float32", "workspace")
 
-    def nest(self, sizes: Sizes) -> StreamNest:
+    def nest(self, sizes: TileSizes) -> StreamNest:
         """Return the loop nest of all cores that reserve so much."""
         return StreamNest(self.tasks, sizes, self.gemm.output, self.target)
 
-    def dealt(self) -> list[list[Task]]:
+    def dealt(self) -> list[Tasks]:
         """Return the base blocks of each core: whole tasks, then its part of one of the last round."""
-        cut_ = self.tasks
-        first = len(cut_.units) - cut_.tail
-        cores = deal([list(cut_.blocks(unit, cut_.whole)) for unit in cut_.units[:first]], self.tiling)
-        cores += [[] for _ in range(self.profile.cores.cube - len(cores))]
-        places = [(unit, part) for unit in cut_.units[first:] for part in range(self.parts)]
-        for core, (unit, part) in enumerate(places):
-            cores[core] = [*cores[core], *cut_.blocks(unit, part)]
-        return [tasks for tasks in cores if tasks]
+        cut_, t = self.tasks, self.tiling
+        units = cut_.units
+        head = units < cut_.head
+        in_turn = t.mapping == "interleaved"
+        cores = deal(cut_.wholes[head], units[head], cut_.head, t.used_cores, in_turn=in_turn)
+        cores += [cut_.wholes[:0]] * (t.used_cores - len(cores))
+        for core, own in enumerate(cut_.of_parts):
+            cores[core] = joined([cores[core], own])
+        return [tasks for tasks in cores if len(tasks)]
 
     @property
     def _tree(self) -> bool:
@@ -344,21 +363,19 @@ class WgradStream(Wgrad):
         return how == "tree"
 
     @cached_property
-    def _streamed(self) -> list[Piece]:
+    def _streamed(self) -> list[MatrixPiece]:
         """The base blocks of the last round, if it is cut; no longer than base_n."""
         cut_, c0 = self.tasks, self.gemm.sliding.c0
-        tasks = [
-            task
-            for unit in cut_.units[len(cut_.units) - cut_.tail :]
-            for task in cut_.blocks(unit, cut_.whole)
-        ]
-        return [
-            Piece(task.group, task.depth, task.first_row, task.rows, *columns)
-            for task in tasks
-            for columns in cut_within(
-                [(task.columns.first_column, task.columns.groups * c0)], self.tiling.base_n
-            )
-        ]
+        units = cut_.units
+        tail = cut_.wholes[units >= cut_.head]
+        order = np.argsort(units[units >= cut_.head], kind="stable")
+        found = []
+        for _, group, depth, row, column in tail[list(BLOCK.split())][order].tolist():
+            block = cut_.column_blocks[column]
+            wide = cut_within([(block.first_column, block.groups * c0)], self.tiling.base_n)
+            first_row, rows = cut_.row_tiles[row]
+            found += [MatrixPiece(group, depth, first_row, rows, *own) for own in wide]
+        return found
 
     def phases(self) -> tuple[Phase, ...]:
         """Return zeros where nothing is written, the tiles, and the sums of the last round's parts."""
@@ -366,7 +383,7 @@ class WgradStream(Wgrad):
         phases = [self.compute()]
         met = {piece.depth for piece in self._streamed}
         # A part of rows or images that a kernel depth does not meet leaves its place in the workspace alone.
-        if any(not len(cut_.part(depth, part)) for depth in met for part in range(self.parts)):
+        if any(not cut_.part(depth, part) for depth in met for part in range(self.parts)):
             phases.insert(0, zero_fill(profile, flat(self.target)))
         if not all(self.gemm.depths):
             phases.insert(0, zero_fill(profile, flat(output)))

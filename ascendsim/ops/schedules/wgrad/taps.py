@@ -16,9 +16,9 @@ from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.sliding import Taps
 from ascendsim.ops.problems.strips import Lines, lines_read, tap_tile
-from ascendsim.ops.schedules.blocks import Index, Sizes
+from ascendsim.ops.schedules.blocks import Index, TileSizes
 from ascendsim.ops.schedules.ranges import cut, cut_within
-from ascendsim.ops.schedules.wgrad.cut import KEPT, Columns, Task
+from ascendsim.ops.schedules.wgrad.cut import KEPT, Columns, spelled
 from ascendsim.ops.schedules.wgrad.nest import StreamNest
 from ascendsim.ops.schedules.wgrad.stream import StreamTasks, WgradStream
 from ascendsim.ops.schedules.wgrad.tasks import WgradTiles, distinct
@@ -27,7 +27,7 @@ from ascendsim.program.places import GmTensor, Slot
 from ascendsim.program.walk import Number
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.strips import Numbers
+    from ascendsim.ops.schedules.ranges import Numbers, Tasks
 
 
 @dataclass(frozen=True)
@@ -78,18 +78,19 @@ class TapTasks(StreamTasks):
     @cached_property
     def _part_shapes(self) -> Numbers:
         """Numbers of the parts by what the runs of their segments read under every tap."""
-        of, told = self.pixels, self._run_shapes
+        of, told = self.pixels, tuple(self._run_shapes)
         lines = [np.stack([own.pad, own.length])[:, of.right_of] for own in self.lines]
         found: list[Hashable] = []
-        for depth, part in self._parts:
-            own = self.runs_of(part)
+        for key in self._parts:
+            first = self.first_run(key[1])
+            own = slice(first, first + len(self._ranges_of(key[1])))
             read = tuple([axis[:, own].tobytes() for axis in lines])
-            found.append((read, self.part(depth, part).spelled(told[own])))
+            found.append((read, spelled(self.part(*key), told)))
         return self._numbered(found)
 
     @property
     def _run_shapes(self) -> list[int]:
-        """Of each run a number for what it says of its tiles but for what they read of the image."""
+        """A number for each run, equal for equal tiles apart from the parts of the image that they read."""
         of = self.pixels
         first, pixels = of.runs.T
         left, (place, width) = of.left[of.left_of], self.strips.places(first)
@@ -99,25 +100,27 @@ class TapTasks(StreamTasks):
 
     @cached_property
     def lines(self) -> list[Lines]:
-        """What each right tile reads of an image under each row, and each column, of taps."""
+        """The lines of an image that each right tile reads under each row, and each column, of taps."""
         spans, sliding = self.pixels.spans, self.strips.sliding
         return [
             lines_read(sliding, 0, spans.top, spans.bottom),
             lines_read(sliding, 1, spans.left, spans.right),
         ]
 
-    def sizes(self, tasks: list[Task]) -> Sizes:
-        """Return what a core with these tasks reserves: under a tap no more than all pixels of a tile."""
+    def sizes(self, tasks: Tasks) -> TileSizes:
+        """Return the room that a core with these tasks reserves: under a tap at most all pixels of a tile."""
         gemm, cube, size = self.gemm, self.profile.cube, self.gemm.sliding.itemsize
-        parts = {task.part for task in tasks}
-        runs = np.concatenate([self.pixels.runs[self.runs_of(part)] for part in parts])
+        parts, blocks, tiles = (np.unique(tasks[name]).tolist() for name in ("part", "column", "row"))
+        all_runs, firsts = self.pixels.runs, [self.first_run(part) for part in parts]
+        counts = [len(self._ranges_of(part)) for part in parts]
+        runs = np.concatenate([all_runs[at : at + n] for at, n in zip(firsts, counts, strict=True)])
         pixels, held, left = (
             int(own[:, 1].max()) for own in (runs, self.strips.rectangles(runs), self.left_tiles(runs))
         )
-        channels = max(task.columns.box.channels for task in tasks) * gemm.sliding.c0
-        rows = max(task.rows for task in tasks)
+        channels = max(self.column_blocks[at].box.channels for at in blocks) * gemm.sliding.c0
+        rows = max(self.row_tiles[at][1] for at in tiles)
         m, zeros = round_up(rows, cube.m0), max(rows, channels) * gemm.sliding.c0
-        return Sizes(
+        return TileSizes(
             *(m, round_up(channels, cube.n0)),
             round_up(min(self.tiling.base_k, pixels), cube.rates[gemm.compute_dtype].k0),
             *(m * left * size, max(held * channels, zeros) * size),
@@ -125,12 +128,12 @@ class TapTasks(StreamTasks):
 
 
 class TapTiles(WgradTiles):
-    """The tiles of base blocks of one tap: some columns, and a row and a column of taps tell a tile's box."""
+    """The tiles of base blocks of one tap: columns, a row and a column of taps identify a tile's box."""
 
     cut: TapTasks
 
     def groups(self) -> list[int]:
-        """Return how many groups of channels a base block has."""
+        """Return the number of channel groups of each base block."""
         return [block.box.channels for block in self.blocks]
 
     def see(self, nest: Nest) -> None:
@@ -140,16 +143,16 @@ class TapTiles(WgradTiles):
             table, values = distinct(nest, lines.length, "pixels read in")
             self.lengths_of.append(table)
             self.read.append(values)
-            # Tiles that have the same of an image are one slice of it.
+            # Tiles with equal parts of an image are one slice of it.
             told = np.maximum(lines.source, 0) * (size + 1) + lines.length
             self.lines_of.append(distinct(nest, told, "line of")[0])
 
     def sizes_of(self, right: Number, _column: Number, *tap: Number) -> list[Number]:
-        """Return what tells how many rows and columns of an image a tile has."""
+        """Return the numbers that decide a tile's rows and columns of an image."""
         return [own[right, at] for own, at in zip(self.lengths_of, tap, strict=True)]
 
     def slice_of(self, right: Number, column: Number, *tap: Number) -> list[Number]:
-        """Return what tells what a tile has of an image from what others have of it."""
+        """Return the numbers that identify a tile's part of an image."""
         return [column, *[own[right, at] for own, at in zip(self.lines_of, tap, strict=True)]]
 
     def seen(self, *told: int) -> tuple[Taps, int, int]:
@@ -204,7 +207,7 @@ class TapNest(StreamNest):
     """As `StreamNest`, but a base block has the channels of one tap, tap after tap."""
 
     def tiles_of(self) -> TapTiles:
-        """Return what makes the instructions on tiles."""
+        """Return the maker of the instructions on tiles."""
         return TapTiles(self, self.cut)
 
     def cleared(self, c: Number, row: Number, column: Number) -> int:
@@ -237,7 +240,7 @@ class WgradTaps(WgradStream):
     apart, and puts them side by side; so no load3d has to step, or to pad, further than it can. Each element
     adds the same products in the same order as in `WgradStream`.
 
-    Raises   ConfigError without such a loop, or if a task has some taps of a channel only
+    Raises   ConfigError without the loop, or if a task has some taps of a channel only
     """
 
     name: ClassVar[str] = "wgrad_taps"
@@ -248,7 +251,7 @@ class WgradTaps(WgradStream):
         """The base blocks, and the cut of their reduction."""
         return TapTasks(self.gemm, self.tiling, self.profile)
 
-    def nest(self, sizes: Sizes) -> TapNest:
+    def nest(self, sizes: TileSizes) -> TapNest:
         """Return the loop nest of all cores that reserve so much."""
         output = self._by_tap(self.gemm.output)
         parts = output if self.target is self.gemm.output else self._by_tap(self.target)

@@ -9,78 +9,59 @@ cores are added atomically in GM, or kept apart in a workspace and added in orde
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ascendsim.cube.loads import Im2col, Transposed, round_up
-from ascendsim.cube.mmad import Mmad, PipeBarrier, is_small, spacing_needed
+from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.frozen import cached_property
-from ascendsim.ops.plan import chunks
 from ascendsim.ops.problems.sliding import Taps
-from ascendsim.ops.schedules.blocks import Index, Sizes
-from ascendsim.ops.schedules.ranges import TaskRange
-from ascendsim.ops.schedules.wgrad.cut import Columns, Task, WgradCut
+from ascendsim.ops.schedules.blocks import BlockTiles, Index, TileSizes
+from ascendsim.ops.schedules.ranges import chunks_of, mixed, numbered, spread, tasks_of
+from ascendsim.ops.schedules.wgrad.cut import BLOCK, Columns, WgradCut, spelled
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.walk import Axis, Number, Span, Table, alike
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.strips import Numbers
+    from ascendsim.ops.schedules.ranges import Numbers, Tasks
 
 
 class WgradTasks(WgradCut):
     """The base blocks of a wgrad that is cut under one tiling on one product."""
 
-    def segments(self, task: Task) -> TaskRange:
-        """Return the reduction of one task."""
-        return self.part(task.depth, task.part)
-
     @cached_property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> Tasks:
         """All tasks that reduce anything, column blocks fastest."""
         # Parts outermost: the tasks of one core then share pixels, and with them tiles in L1.
-        return [
-            task
-            for part in range(self.splits)
-            for task in self._blocks(part, range(0, self.gemm.rows, self.tiling.base_m), self.column_blocks)
-        ]
-
-    def _blocks(self, part: int, rows: Sequence[int], columns: Sequence[Columns]) -> Iterator[Task]:
-        """Yield the base blocks of some rows and columns over one part of the reduction."""
-        gemm, base_m = self.gemm, self.tiling.base_m
-        for group in range(gemm.groups):
-            for depth in range(len(gemm.depths)):
-                if not self.reduces(depth, part):
-                    continue
-                for row in rows:
-                    for block in columns:
-                        yield Task(group, depth, part, row, min(base_m, gemm.rows - row), block)
-
-    def reduces(self, depth: int, part: int) -> bool:
-        """Return whether a part of the reduction has any segment at a kernel depth."""
-        return len(self.part(depth, part)) > 0
+        tiles = range(len(self.row_tiles)), range(len(self.column_blocks))
+        return self.reducing_of(tasks_of(BLOCK, *self._outer, *tiles))
 
     @property
-    def cells(self) -> list[list[Task]]:
-        """The cells of the grid: of parts of the reduction, then of columns, then of rows the fastest."""
-        t, rows, blocks = self.tiling, range(0, self.gemm.rows, self.tiling.base_m), self.column_blocks
-        columns = [blocks[n.start : n.stop] for n in chunks(len(blocks), t.n_dim)]
-        parts = [rows[m.start : m.stop] for m in chunks(len(rows), t.m_dim)]
-        cells = [
-            list(self._blocks(part, some, own))
-            for part in range(self.splits)
-            for own in columns
-            for some in parts
-        ]
-        return [cell for cell in cells if cell]
+    def _outer(self) -> tuple[range, range, range]:
+        """The parts, groups and kernel depths."""
+        return range(self.splits), range(self.gemm.groups), range(len(self.gemm.depths))
 
-    @staticmethod
-    def together(cells: Sequence[list[Task]]) -> list[Task]:
-        """Return the tasks of several cells."""
-        return [task for cell in cells for task in cell]
+    def reducing_of(self, tasks: Tasks) -> Tasks:
+        """Return those of some tasks that reduce anything."""
+        counts = self.reductions[1].reshape(-1, self.splits)
+        found: Tasks = tasks[counts[tasks["depth"], tasks["part"]] > 0]
+        return found
+
+    @property
+    def cells(self) -> Numbers:
+        """The cell of the grid of each task: of groups, parts of the reduction, columns, rows the fastest."""
+        t, tasks = self.tiling, self.tasks
+        axes = {
+            "group": chunks_of(tasks["group"], self.gemm.groups, t.group_dim),
+            "k": (tasks["part"], self.splits),
+            "n": chunks_of(tasks["column"], len(self.column_blocks), t.n_dim),
+            "m": chunks_of(tasks["row"], len(self.row_tiles), t.m_dim),
+        }
+        return numbered("grad_weight", "group k n m", axes)[0]
 
     @cached_property
     def _parts(self) -> list[tuple[int, int]]:
@@ -90,32 +71,26 @@ class WgradTasks(WgradCut):
     @cached_property
     def _part_shapes(self) -> Numbers:
         """Numbers of the parts by the pixel ranges of their segments, from which the tiles follow."""
-        grid, whole = self.by_grid, range(len(self.ranges_of_image))
-        return self._numbered(
-            [self.part(*key).spelled(self.grid_parts[key[1]][1] if grid else whole) for key in self._parts]
-        )
+        return self._spelled(range(len(self.runs)))
+
+    def _spelled(self, symbols: Sequence[int]) -> Numbers:
+        """Return a number for each kernel depth and part, by the symbols of the ranges that it reduces."""
+        told = tuple(symbols)
+        return self._numbered([spelled(self.part(*key), told) for key in self._parts])
 
     def _numbered(self, told: Sequence[Hashable]) -> Numbers:
-        """Return a number for each kernel depth and part, equal ones where what is told of them is equal."""
+        """Return a number for each kernel depth and part; equal keys get equal numbers."""
         return np.array(alike(told)).reshape(-1, self.splits)
 
     @cached_property
     def reductions(self) -> tuple[Numbers, Numbers]:
-        """What each (kernel depth, part) reduces: rows of numbers, and how many of them it has.
+        """The work of each (kernel depth, part): rows of numbers, and the count of rows.
 
         A row is a pair of depths, images (the first, and how many), and ranges of pixels of each (likewise).
         """
-        found: list[tuple[int, ...]] = []
-        counts = []
-        for depth, part in self._parts:
-            own, first = self.part(depth, part), self.first_run(part)
-            runs = [
-                (*own.outers[outer], images.start, len(images), first + begin, end - begin)
-                for outer, images, begin, end in own.runs()
-            ]
-            found += runs
-            counts.append(len(runs))
-        return np.array(found, np.int64).reshape(-1, 6), np.array(counts)
+        found = [self.part(*key) for key in self._parts]
+        rows = [own for reduced in found for own in reduced]
+        return np.array(rows, np.int64).reshape(-1, 6), np.array([len(reduced) for reduced in found])
 
     def _reduced(self, parts: Numbers) -> tuple[Numbers, Numbers]:
         """Return the rows of `reductions` of some (kernel depth, part), by number, and the place of each."""
@@ -123,39 +98,26 @@ class WgradTasks(WgradCut):
         place, within = spread(counts[parts])
         return rows[(np.cumsum(counts) - counts)[parts][place] + within], place
 
-    def rows(self, tasks: Sequence[Task]) -> Numbers:
-        """Return tasks as rows of numbers: group, kernel depth, part, row tile, block of columns."""
-        rows, columns = self._numbers
-        return np.array(
-            [
-                (group, depth, part, rows[row], columns[wide.first_column])
-                for group, depth, part, row, _, wide in tasks
-            ]
-        )
-
-    @cached_property
-    def _numbers(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The numbers of row tiles and of blocks of columns, by their first row and column."""
-        rows = {first: number for number, (first, _) in enumerate(self.row_tiles)}
-        return rows, {block.first_column: number for number, block in enumerate(self.column_blocks)}
-
-    def sizes(self, tasks: list[Task]) -> Sizes:
-        """Return what a core with these tasks reserves."""
+    def sizes(self, tasks: Tasks) -> TileSizes:
+        """Return the room that a core with these tasks reserves."""
         cube, gemm, size = self.profile.cube, self.gemm, self.gemm.sliding.itemsize
-        m = round_up(max(task.rows for task in tasks), cube.m0)
+        blocks, reduced = self.column_blocks, tasks["depth"] * self.splits + tasks["part"]
+        met = {*zip(tasks["column"].tolist(), reduced.tolist(), strict=True)}
+        columns = [blocks[at] for at in {column for column, _ in met}]
+        m = round_up(max([self.row_tiles[at][1] for at in {*tasks["row"].tolist()}]), cube.m0)
         # Tasks are many, but their tiles of a few shapes: images repeat the same few ranges.
         parts: dict[tuple[int, ...], set[int]] = defaultdict(set)
-        for task in tasks:
-            parts[task.columns.box[1:]].add(task.depth * self.splits + task.part)
+        for column, part in met:
+            parts[blocks[column].box[1:]].add(part)
         kinds = [
             (first, ranges, shape)
             for shape, own in parts.items()
             for first, ranges in np.unique(self._reduced(np.array([*own]))[0][:, 4:], axis=0).tolist()
         ]
         pixels, left, right = map(max, zip(*[self._largest(*kind) for kind in kinds], strict=True))
-        return Sizes(
+        return TileSizes(
             m,
-            round_up(max(task.columns.groups for task in tasks) * gemm.sliding.c0, cube.n0),
+            round_up(max([own.groups for own in columns]) * gemm.sliding.c0, cube.n0),
             round_up(min(self.tiling.base_k, pixels), cube.rates[gemm.compute_dtype].k0),
             m * left * size,
             right,
@@ -174,23 +136,23 @@ class WgradTasks(WgradCut):
         """Whether tasks of different parts or kernel depths may need the same tiles."""
         return len(self.gemm.depths) > 1
 
-    def signature(self, tasks: list[Task]) -> Hashable:
+    def signature(self, tasks: Tasks) -> Hashable:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again.
 
         With one kernel depth a task's tiles are known by its part and its rows or columns. With several,
         kernel depths share tiles, so that the tiles of every segment are numbered by what they hold.
         """
-        group, depth, part, row, column = self.rows(tasks).T
+        part, group, depth, row, column = (tasks[name] for name in BLOCK.split())
         (strips_of, heights), (boxes, shapes) = self._told_rows, self._told_columns
         kinds = np.stack([heights[row], shapes[column], self._part_shapes[depth, part]])
         if self.operator:
             kinds = np.vstack([kinds, *self.places_of(row, depth, column)])
-        # What the left and the right tiles are told by: a strip by its part, a tile by its depth and pixels.
+        # Keys of the left and the right tiles: a strip has its part, a tile its depth and pixels.
         strips = [mixed(group, part, own) for own in (strips_of[row], boxes[column])]
         if not self.shares_tiles:
             return kinds.tobytes(), *[numbered_as_met(own).tobytes() for own in strips]
         of, (small, big, image, pixels) = self._segments_of(depth * self.splits + part)
-        # A strip that is met takes a number before its tiles: which cores are told apart hangs on it.
+        # A strip takes its number before its tiles do: the distinction of cores depends on this order.
         at = np.arange(len(tasks)) + np.searchsorted(of, np.arange(len(tasks)))
         tiles = np.arange(len(of)) + of + 1
         met = [kinds.tobytes()]
@@ -202,7 +164,7 @@ class WgradTasks(WgradCut):
         return tuple(met)
 
     def places_of(self, row: Any, depth: Any, column: Any) -> tuple[Any, Any]:
-        """Return what places in L1 follow from beside the tiles: the numbers of blocks in their tasks."""
+        """Return the inputs of places in L1 besides the tiles: the numbers of blocks in their tasks."""
         t = self.tiling
         rows, columns = self._block_numbers
         return rows[row] % t.al1_buffers, columns[depth, column] % t.bl1_buffers
@@ -230,24 +192,10 @@ class WgradTasks(WgradCut):
 
     @cached_property
     def _told_columns(self) -> tuple[Numbers, Numbers]:
-        """Of each block of columns the number of its box, and that of the sizes that follow from it."""
+        """The number of each column block's box, and that of the sizes that follow from the box."""
         blocks = self.column_blocks
         sizes = alike([(block.box[1:], block.first_group, block.groups) for block in blocks])
         return np.array(alike([block.box for block in blocks])), np.array(sizes)
-
-
-def spread(counts: Numbers) -> tuple[Numbers, Numbers]:
-    """Return for each of so many things of each place its place, and its number there."""
-    place = np.repeat(np.arange(len(counts)), counts)
-    return place, np.arange(len(place)) - (np.cumsum(counts) - counts)[place]
-
-
-def mixed(*columns: Numbers) -> Numbers:
-    """Return one number for each row of some columns of numbers from 0 on; equal rows have equal ones."""
-    key = columns[0]
-    for column in columns[1:]:
-        key = key * (int(column.max(initial=0)) + 1) + column
-    return key
 
 
 def numbered_as_met(keys: Numbers) -> Numbers:
@@ -258,7 +206,7 @@ def numbered_as_met(keys: Numbers) -> Numbers:
     return number[inverse.reshape(-1)]
 
 
-class WgradTiles:
+class WgradTiles(BlockTiles):
     """The axes of the tiles of a wgrad, cut as `WgradTasks` says, and their tables.
 
     Axes     rows, columns: of base blocks; lefts, rights: pixels of tiles in L1; slices: pixels of products,
@@ -266,8 +214,8 @@ class WgradTiles:
     Tables   runs: of a reduction, by number of (kernel depth, part); small_of, big_of: depths of a run;
              left_of, right_of, slices_of: tiles and slices of a range; depth_of: how many pixels a slice has
 
-    Which taps of the big side a tile in L1 has, and which columns of it a base block, lists of numbers tell:
-    here a box and a block of columns, one number each; others in a nest that takes taps apart.
+    Lists of numbers identify the taps of the big side in a tile in L1, and the columns of a base block: here
+    a box and a block of columns, one number each; others in a nest that takes taps apart.
     """
 
     def __init__(self, nest: Nest, cut: WgradTasks) -> None:
@@ -322,26 +270,26 @@ class WgradTiles:
         self.box_of = nest.table([numbers[block.box] for block in self.blocks], axis, "box of")
         self.shape_of = nest.table([number_of[box[1:]] for box in self.boxes], name="shape of")
         self.channels_of = nest.table(alike([box[:2] for box in self.boxes]), name="channels of")
-        # What tiles have of an image; several may have the same of it, which is one slice in GM.
+        # Parts of an image in tiles; tiles with equal parts share one slice in GM.
         pixels = np.stack([self.cut.pixels.image_pixels(box) for box in shapes.values()], 1)
         windows = np.stack([self.cut.pixels.windows(box) for box in shapes.values()], 1)
         self.count_of, self.counts = distinct(nest, pixels, "image pixels of")
         self.window_of, _ = distinct(nest, windows, "window of")
 
     def strip_of(self, row: Number) -> Number:
-        """Return what tells the rows of the small side that a tile has: those of one base block."""
+        """Return the number that identifies a tile's rows of the small side: those of one base block."""
         return row
 
     def sees(self, column: Number) -> list[Number]:
-        """Return what tells the box of taps that a tile has."""
+        """Return the numbers that identify the box of taps of a tile."""
         return [self.box_of[column]]
 
     def sizes_of(self, right: Number, box: Number) -> list[Number]:
-        """Return what tells how much of an image a tile has."""
+        """Return the numbers that decide the size of a tile's part of an image."""
         return [self.count_of[right, self.shape_of[box]]]
 
     def slice_of(self, right: Number, box: Number) -> list[Number]:
-        """Return what tells what a tile has of an image from what others have of it."""
+        """Return the numbers that identify a tile's part of an image."""
         return [self.channels_of[box], self.window_of[right, self.shape_of[box]]]
 
     def seen(self, *told: int) -> tuple[Taps, int, int]:
@@ -368,7 +316,7 @@ class WgradTiles:
         (box, pixels, _), s = self.seen(*told), self.sliding
         if pixels:
             return None
-        # It has room for a pixel all the same.
+        # The tile still has room for a pixel.
         shape = self.cut.tile(self.right_runs[right], box).window.tile_shape
         return FillL1(slot, box.channels * s.c0 * s.itemsize, shape)
 
@@ -402,24 +350,10 @@ class WgradTiles:
         window, size = self.cut.tile(self.right_runs[right], box).window, self.sliding.itemsize
         return LoadL0B(slot, source, Im2col(window, first, pixels, first_group, groups, size))
 
-    def barrier(self, begun: int, row: int, column: int) -> PipeBarrier | None:
-        """Let the accumulator come back: a product of few fractals would want it sooner."""
-        spaced = begun and spacing_needed(self.profile, self.heights[row], self.widths[column])
-        return PipeBarrier("M") if spaced else None
-
-    def drain(self, row: int, column: int) -> PipeBarrier | None:
-        """Let the cube come to rest after a small product."""
-        small = is_small(self.profile, self.heights[row], self.widths[column])
-        return PipeBarrier("M") if small else None
-
     def mmad(self, c: Slot, a: Slot, b: Slot, begun: int, row: int, column: int, depth: int) -> Mmad:
         """Add the product over one slice of the reduction."""
         sizes = self.heights[row], self.depths[depth], self.widths[column]
         return Mmad(c, a, b, *sizes, self.gemm.compute_dtype, not begun)
-
-    def size(self, *place: int) -> tuple[int, int]:
-        """Return the rows and columns of a base block."""
-        return self.heights[place[-2]], self.widths[place[-1]]
 
     def output(self, *place: int) -> Index:
         """Return the slice of the output for a range, first and count, of the columns of a base block."""

@@ -14,7 +14,7 @@ from ascendsim.numerics.winograd import PIXELS, POINTS, TAPS
 from ascendsim.ops.plan import Tiling, require_whole_units
 from ascendsim.ops.problems.products import CLUSTER, Clusters, WgradGemm
 from ascendsim.ops.schedules.base import WinogradBlock
-from ascendsim.ops.schedules.ranges import TaskRange, cut
+from ascendsim.ops.schedules.ranges import cut, runs_of
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 from ascendsim.program.walk import alike
@@ -26,7 +26,7 @@ WHOLE: Final = -1
 FIXED: Final = {"base_k": CLUSTER, "step_ka": 1, "step_kb": 1, "cl0_buffers": 1}
 
 
-class Task(NamedTuple):
+class WinogradTask(NamedTuple):
     """A block of the result, by the numbers of its groups of channels on both sides (`WinogradCut.cuts`).
 
     part   which part of the reduction; WHOLE: all of it
@@ -37,7 +37,7 @@ class Task(NamedTuple):
     part: int = WHOLE
 
 
-class Window(NamedTuple):
+class ClusterWindow(NamedTuple):
     """The pixels of an image that a cluster reads, and where in the window of its tiles they begin."""
 
     rows: slice
@@ -56,7 +56,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Side:
+class WinogradSide:
     """One operand: its tensor (1, N, 1, C1, H, W, C0), and whether it is the small side."""
 
     tensor: GmTensor
@@ -139,14 +139,14 @@ class WinogradCut:
         return Clusters.of(self.gemm.batch, (height, width))
 
     @cached_property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[WinogradSide, WinogradSide]:
         """The left and the right side."""
         height, width = self.gemm.sliding.out_size
         flat = self.gemm.small
         unfolded = replace(flat, shape=(*flat.shape[:4], height, width, flat.shape[5]))
         # Copies of its own, which another kernel of the call may have as well under the usual name.
         small, big = (
-            Side(replace(tensor, name=f"{tensor.name} re-laid", role="workspace"), is_small)
+            WinogradSide(replace(tensor, name=f"{tensor.name} re-laid", role="workspace"), is_small)
             for tensor, is_small in ((unfolded, True), (self.gemm.big, False))
         )
         return (small, big) if small.groups < big.groups else (big, small)
@@ -170,12 +170,12 @@ class WinogradCut:
         return left, right
 
     @cached_property
-    def blocks(self) -> list[Task]:
+    def blocks(self) -> list[WinogradTask]:
         """The blocks of the result: rows (the small side) slowest, whichever is the left side."""
         lefts, rights = (range(len(own)) for own in self.cuts)
         if self.sides[0].small:
-            return [Task(left, right) for left in lefts for right in rights]
-        return [Task(left, right) for right in rights for left in lefts]
+            return [WinogradTask(left, right) for left in lefts for right in rights]
+        return [WinogradTask(left, right) for right in rights for left in lefts]
 
     @property
     def tail(self) -> int:
@@ -183,11 +183,11 @@ class WinogradCut:
         return len(self.blocks) % self.tiling.used_cores if self.parts > 1 else 0
 
     @property
-    def streamed(self) -> list[Task]:
+    def streamed(self) -> list[WinogradTask]:
         """Those blocks."""
         return self.blocks[len(self.blocks) - self.tail :]
 
-    def dealt(self) -> list[list[Task]]:
+    def dealt(self) -> list[list[WinogradTask]]:
         """Return the tasks of each core: block i on core i modulo them; a part of the last round."""
         cores = self.tiling.used_cores
         whole = self.blocks[: len(self.blocks) - self.tail]
@@ -208,21 +208,21 @@ class WinogradCut:
         Of each run the first image, how many images, the first cluster of each image, how many clusters.
         """
         clusters = self.clusters
-        every = TaskRange((0,), clusters.batch, range(clusters.of_image), lambda *at: at, self._taken(part))
-        return [(run.images.start, len(run.images), run.first, run.last - run.first) for run in every.runs()]
+        runs = runs_of(self._taken(part), clusters.batch, clusters.of_image)
+        return [(run.images.start, len(run.images), run.first, run.last - run.first) for run in runs]
 
-    def window(self, place: int, side: Side) -> Window:
+    def window(self, place: int, side: WinogradSide) -> ClusterWindow:
         """Return the pixels of one side that a cluster reads, by its number in the image."""
         down, across = self._lines[side.small]
         row, column = divmod(place, self.clusters.across)
-        return Window(down[row][0], across[column][0], (down[row][1], across[column][1]))
+        return ClusterWindow(down[row][0], across[column][0], (down[row][1], across[column][1]))
 
     @cached_property
     def _lines(self) -> dict[bool, tuple[list[Line], list[Line]]]:
         """The rows and the columns of pixels that clusters of an image read, by whether of the small side."""
         return {side.small: (self._read(side, 0), self._read(side, 1)) for side in self.sides}
 
-    def _read(self, side: Side, axis: int) -> list[Line]:
+    def _read(self, side: WinogradSide, axis: int) -> list[Line]:
         clusters = self.clusters
         step = (clusters.rows, clusters.columns)[axis] * PIXELS
         size = (clusters.small_pixels if side.small else clusters.big_pixels)[axis]
@@ -234,26 +234,26 @@ class WinogradCut:
             lines.append((slice(start, max(start, min(first + size, extent))), start - first))
         return lines
 
-    def shapes(self, side: Side) -> list[int]:
+    def shapes(self, side: WinogradSide) -> list[int]:
         """Return a number for each cluster of an image: by what its window costs, and where that begins."""
         return self._numbered(side, lambda read, begin: (read.stop - read.start, begin))
 
-    def slices(self, side: Side) -> list[int]:
+    def slices(self, side: WinogradSide) -> list[int]:
         """Return a number for each cluster of an image: by which pixels it reads of one side."""
         return self._numbered(side, lambda read, _: (read.start, read.stop))
 
-    def _numbered(self, side: Side, told: Callable[[slice, int], Hashable]) -> list[int]:
+    def _numbered(self, side: WinogradSide, told: Callable[[slice, int], Hashable]) -> list[int]:
         down, across = (alike([told(*line) for line in lines]) for lines in self._lines[side.small])
         return [row * len(across) + column for row in down for column in across]
 
-    def block(self, task: Task) -> WinogradBlock:
+    def block(self, task: WinogradTask) -> WinogradBlock:
         """Return the channels of a task on both sides; those that fill up the last group among them."""
         c0 = self.gemm.sliding.c0
         of = self.cuts[0][task.left], self.cuts[1][task.right]
         left, right = ((first * c0, groups * c0) for first, groups in of)
         return WinogradBlock(*left, *right) if self.sides[0].small else WinogradBlock(*right, *left)
 
-    def signature(self, tasks: Sequence[Task]) -> Hashable:
+    def signature(self, tasks: Sequence[WinogradTask]) -> Hashable:
         """Describe what decides the cost of a core's program: sizes, windows, and what is met again."""
         lefts, rights = self.cuts
         met_left = alike([(task.left, task.part) for task in tasks])

@@ -18,8 +18,16 @@ from ascendsim.numerics.winograd import TAPS
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import CLUSTER, WgradGemm
 from ascendsim.ops.schedules.base import TILES, Schedule, WinogradOrder
-from ascendsim.ops.schedules.vector.elementwise import Piece, block_sums, shared
-from ascendsim.ops.schedules.winograd.cut import FIXED, FLOAT32_BYTES, PLANE, WHOLE, Side, Task, WinogradCut
+from ascendsim.ops.schedules.vector.elementwise import MatrixPiece, block_sums, shared
+from ascendsim.ops.schedules.winograd.cut import (
+    FIXED,
+    FLOAT32_BYTES,
+    PLANE,
+    WHOLE,
+    WinogradCut,
+    WinogradSide,
+    WinogradTask,
+)
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import VECTOR_CORES, Gm, GmTensor, Ring, Slot
@@ -54,7 +62,7 @@ class PointsOf:
         self,
         nest: Nest,
         cut: WinogradCut,
-        side: Side,
+        side: WinogradSide,
         blocks: Sequence[tuple[int, int]],
         on: int = 0,
         share: int = 1,
@@ -172,7 +180,7 @@ class WinogradNest(Nest):
     """For each block: for each cluster, at each point: load, multiply; then the way out, by taps.
 
     points    the left side at all points, in global memory
-    targets   where whole reductions go, and the workspace of parts (the same, if there are none)
+    targets   where whole reductions go, and the workspace of parts (the target, if there are none)
     """
 
     def __init__(self, cut: WinogradCut, points: GmTensor, targets: tuple[GmTensor, GmTensor]) -> None:
@@ -370,7 +378,7 @@ class WgradWinograd(Schedule):
         tiles = problem.batch * -(-height // 2) * -(-width // 2)
         return tiles * PLANE * problem.small_channels * problem.big_channels
 
-    def dealt(self) -> list[list[Task]]:
+    def dealt(self) -> list[list[WinogradTask]]:
         """Return the tasks of each core."""
         return self.cut.dealt()
 
@@ -378,12 +386,12 @@ class WgradWinograd(Schedule):
     def _nest(self) -> WinogradNest:
         return WinogradNest(self.cut, self.points, (self.gemm.output, self.target))
 
-    def program(self, tasks: Sequence[Task]) -> NestProgram:
+    def program(self, tasks: Sequence[WinogradTask]) -> NestProgram:
         """Return the program of a cube core with these tasks, and of its vector cores."""
         told = [(task.left, task.right, task.part - WHOLE) for task in tasks]
         return NestProgram(self._nest, np.array(told), self.hazards)
 
-    def signature(self, tasks: Sequence[Task]) -> Hashable:
+    def signature(self, tasks: Sequence[WinogradTask]) -> Hashable:
         """Return what decides the cost of these tasks."""
         return self.cut.signature(tasks)
 
@@ -399,7 +407,9 @@ class WgradWinograd(Schedule):
         if self.cut.tail:
             c0 = self.gemm.sliding.c0
             pieces = [
-                Piece(0, 0, block.first_small, block.small, block.first_big * TAPS**2, block.big * TAPS**2)
+                MatrixPiece(
+                    0, 0, block.first_small, block.small, block.first_big * TAPS**2, block.big * TAPS**2
+                )
                 for block in map(self.cut.block, self.cut.streamed)
             ]
             assert all(piece.columns % c0 == 0 for piece in pieces)

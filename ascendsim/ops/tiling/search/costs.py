@@ -1,4 +1,4 @@
-"""What the instructions of a convolution cost, for arrays of their sizes at once.
+"""Costs of the instructions of a convolution, for arrays of their sizes at once.
 
 A search asks for the costs of some thousand instructions. Here they are the same integers that each
 instruction gives by itself, in the arithmetic of whole arrays; the slow ranking in the tests asks the
@@ -149,7 +149,7 @@ def base_block(profile: Profile, itemsize: int, m: int, n: int, unit: int) -> Ba
 
 
 def nothing_fits(sliding: Sliding, profile: Profile, base_k: int) -> CapacityError:
-    """Return the error for a convolution of which not even the smallest tile fits: the first short buffer.
+    """Return the error for a convolution whose smallest tile does not fit: it names the first short buffer.
 
     base_k   the least reduction of one Mmad, in elements
     """
@@ -181,7 +181,7 @@ def nothing_fits(sliding: Sliding, profile: Profile, base_k: int) -> CapacityErr
 Ints: TypeAlias = Any
 
 
-class Blocks(NamedTuple):
+class BaseBlocks(NamedTuple):
     """Base blocks that fit in L0: their sizes, their L0C copies, and the longest reduction of one Mmad."""
 
     m: Ints
@@ -190,7 +190,7 @@ class Blocks(NamedTuple):
     k: Ints
 
 
-class Box(NamedTuple):
+class TapBox(NamedTuple):
     """Extents of boxes of taps: channel groups, kernel rows and columns."""
 
     channels: Ints
@@ -209,7 +209,7 @@ def blocks(
     sizes: tuple[int, int],
     units: tuple[int, int, int],
     most_m: int = MOST_M,
-) -> Blocks:
+) -> BaseBlocks:
     """Return the base blocks that L0A, L0B and L0C hold, both operands in two copies; n fastest.
 
     `sizes` are the whole m and n, `units` those of m, n and k; no block has more than `most_m` rows.
@@ -223,7 +223,9 @@ def blocks(
     # Halves, as MTE1 fills one copy while M reads the other; one copy would make them take turns.
     k = np.minimum(l0a // 2 // (rows * itemsize), l0b // 2 // (columns * itemsize)) // units[2] * units[2]
     fits = (copies > 0) & (k > 0)
-    return Blocks(np.broadcast_to(m, k.shape)[fits], np.broadcast_to(n, k.shape)[fits], copies[fits], k[fits])
+    return BaseBlocks(
+        np.broadcast_to(m, k.shape)[fits], np.broadcast_to(n, k.shape)[fits], copies[fits], k[fits]
+    )
 
 
 def even_slices(total: int, most: Ints, unit: int) -> Ints:
@@ -232,7 +234,7 @@ def even_slices(total: int, most: Ints, unit: int) -> Ints:
 
 
 @dataclass(frozen=True)
-class Costs:
+class SearchCosts:
     """Cycles of the instructions of one convolution, and bytes of its tiles; arguments may be arrays.
 
     `image_buffer` is where load3d brings the patches of the image: "L0A" or "L0B".
@@ -322,7 +324,7 @@ class Costs:
         data = -(-elements * each.numerator // each.denominator)
         return np.maximum(plain.head_cycles + (commands - 1) * plain.issue_cycles + data, plain.least_cycles)
 
-    def tile_bytes(self, pixels: Ints, box: Box) -> Ints:
+    def tile_bytes(self, pixels: Ints, box: TapBox) -> Ints:
         """Return the largest L1 need of tiles of so many pixels, of whole rows."""
         s, (height, width) = self.sliding, self.sliding.out_size
         even = (pixels % width == 0) | (width % pixels == 0)

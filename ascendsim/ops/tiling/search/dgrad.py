@@ -18,10 +18,10 @@ from ascendsim.ops.schedules.dgrad.tasks import inserts_in_ub, most_rows
 from ascendsim.ops.tiling.search.costs import (
     MOST_M,
     BaseBlock,
-    Blocks,
-    Costs,
+    BaseBlocks,
     Ints,
     Rates,
+    SearchCosts,
     blocks,
     even_slices,
     nothing_fits,
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
     used: int
 
 
-class Fitting(NamedTuple):
+class FittingBlock(NamedTuple):
     """A base block with tiles in L1: slices in either, copies of the right one; and a bound on its cycles."""
 
     bound: float
@@ -75,7 +75,9 @@ class _Chunk(NamedTuple):
     compute: int
 
 
-def best_tiles(gemm: DgradGemm, costs: Costs, candidate: Candidate, *, in_row: bool) -> Fitting | None:
+def best_tiles(
+    gemm: DgradGemm, costs: SearchCosts, candidate: Candidate, *, in_row: bool
+) -> FittingBlock | None:
     """Return the best L1 tiles for a base block, or None if L1 holds none."""
     s, profile, (_, block, _, fix, rounds, _) = gemm.sliding, costs.rates.profile, candidate
     chunks = _chunks(gemm, costs, candidate, in_row=in_row)
@@ -91,7 +93,7 @@ def best_tiles(gemm: DgradGemm, costs: Costs, candidate: Candidate, *, in_row: b
     # What two copies would hide: a tile that leaves while M waits.
     exposed = fix if block.copies == 1 else 0.0
     rights = list(_rights(chunks, depth, column_blocks, rounds, (head, right_cycles)))
-    best: Fitting | None = None
+    best: FittingBlock | None = None
     for a in chunks:
         # A whole left tile serves all column blocks.
         left_again = 1 if a.step < most or depth > 1 else 1 / min(column_blocks, rounds)
@@ -106,7 +108,7 @@ def best_tiles(gemm: DgradGemm, costs: Costs, candidate: Candidate, *, in_row: b
             each = max(compute, mte2, fix) + exposed + stall
             bound = left_start + b.right * right_cycles + rounds * (each + HIDDEN_SHARE * mte2) + fix
             if best is None or bound < best.bound:
-                best = Fitting(bound, candidate, a.step, b.step, copies)
+                best = FittingBlock(bound, candidate, a.step, b.step, copies)
     return best
 
 
@@ -129,8 +131,8 @@ def _rights(
             yield b, copies, mte2, b.right * per_byte if copies == 1 and not stays else 0.0
 
 
-def _chunks(gemm: DgradGemm, costs: Costs, candidate: Candidate, *, in_row: bool) -> list[_Chunk]:
-    """Return what L1 tiles of useful lengths mean for a base block at one kernel depth, longest first."""
+def _chunks(gemm: DgradGemm, costs: SearchCosts, candidate: Candidate, *, in_row: bool) -> list[_Chunk]:
+    """Return the L1 tiles of useful lengths for a base block at one kernel depth, longest first."""
     s, whole, block, base_k = gemm.sliding, gemm.all_taps, candidate.block, candidate.base_k
     steps = _useful_steps(whole, base_k, s.c0, -(-whole.groups * s.c0 // base_k))
     boxes = [first_box(whole, step * base_k, s.c0) for step in steps]
@@ -163,7 +165,7 @@ def _useful_steps(whole: Taps, base_k: int, c0: int, most: int) -> list[int]:
     return sorted({min(step, most) for step in steps}, reverse=True)
 
 
-def slice_cycles(gemm: DgradGemm, costs: Costs, sizes: tuple[Ints, Ints, Ints]) -> Ints:
+def slice_cycles(gemm: DgradGemm, costs: SearchCosts, sizes: tuple[Ints, Ints, Ints]) -> Ints:
     """Bound the cycles of one Mmad and the loads of its operands."""
     (m, k, n), c0 = sizes, gemm.sliding.c0
     weights = costs.load_weights(k, n, backwards=gemm.backwards, taps=gemm.taps)
@@ -180,7 +182,7 @@ def dgrad_tilings(gemm: DgradGemm, profile: Profile) -> list[Tiling]:
     Raises   CapacityError if nothing fits
     """
     rates = Rates(profile, gemm.compute_dtype, profile.cores.cube)
-    costs = Costs(rates, gemm.sliding, "L0A")
+    costs = SearchCosts(rates, gemm.sliding, "L0A")
     # Tiles inside a row are tried only if no range of whole rows fits, and a shorter reduction in one Mmad
     # than L0 could hold only where those do not fit either.
     for shorten, in_row in product((False, True), (False, True)):
@@ -190,7 +192,7 @@ def dgrad_tilings(gemm: DgradGemm, profile: Profile) -> list[Tiling]:
     raise nothing_fits(gemm.sliding, profile, gemm.sliding.c0)
 
 
-def _best(gemm: DgradGemm, costs: Costs, *, shorten: bool, in_row: bool) -> list[Tiling]:
+def _best(gemm: DgradGemm, costs: SearchCosts, *, shorten: bool, in_row: bool) -> list[Tiling]:
     """Return the best tilings with tiles of whole rows or inside a row; nothing if none fits."""
     s = gemm.sliding
     pixels = s.out_size[1] if in_row else s.pixels
@@ -198,13 +200,13 @@ def _best(gemm: DgradGemm, costs: Costs, *, shorten: bool, in_row: bool) -> list
     # Where results leave through UB they share it with the pixels of a strided gradient.
     most_m = most_rows(gemm, profile) if inserts_in_ub(gemm, profile) else MOST_M
     found = blocks(profile, s.itemsize, (pixels, gemm.columns), units, most_m)
-    fit: list[Fitting] = []
+    fit: list[FittingBlock] = []
     for number, candidate in enumerate(_ranked(gemm, costs, found, in_row=in_row)):
         if fit and number >= SHORT_LIST:
             break
         fitting = best_tiles(gemm, costs, candidate, in_row=in_row)
         while fitting is None and shorten and candidate.base_k > s.c0:
-            shorter = Blocks(*(np.array([size]) for size in candidate.block))
+            shorter = BaseBlocks(*(np.array([size]) for size in candidate.block))
             shorter.k[:] = round_up(candidate.base_k // 2, s.c0)
             [candidate] = _ranked(gemm, costs, shorter, in_row=in_row)
             fitting = best_tiles(gemm, costs, candidate, in_row=in_row)
@@ -214,7 +216,7 @@ def _best(gemm: DgradGemm, costs: Costs, *, shorten: bool, in_row: bool) -> list
     return list(dict.fromkeys(each.tiling() for each in sorted(fit, key=attrgetter("bound"))))
 
 
-def _ranked(gemm: DgradGemm, costs: Costs, found: Blocks, *, in_row: bool) -> Iterator[Candidate]:
+def _ranked(gemm: DgradGemm, costs: SearchCosts, found: BaseBlocks, *, in_row: bool) -> Iterator[Candidate]:
     """Yield base blocks, that of the least cycles first, as if loads from GM were free."""
     s, rates = gemm.sliding, costs.rates
     reduction = gemm.all_taps.groups * s.c0

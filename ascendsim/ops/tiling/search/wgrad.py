@@ -12,11 +12,11 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.problems.sliding import first_box
 from ascendsim.ops.tiling.search.costs import (
-    Blocks,
-    Box,
-    Costs,
+    BaseBlocks,
     Ints,
     Rates,
+    SearchCosts,
+    TapBox,
     blocks,
     even_slices,
     nothing_fits,
@@ -35,7 +35,7 @@ def wgrad_tilings(gemm: WgradGemm, profile: Profile) -> list[Tiling]:
     Raises   CapacityError if nothing fits
     """
     s = gemm.sliding
-    costs = Costs(Rates(profile, gemm.compute_dtype, profile.cores.cube), s, "L0B")
+    costs = SearchCosts(Rates(profile, gemm.compute_dtype, profile.cores.cube), s, "L0B")
     # Pixels are the reduction: whole fractals of 16 rows for load3d, whole k0 for Mmad.
     k0 = max(16, profile.cube.rates[gemm.compute_dtype].k0)
     sizes, units = (gemm.rows, gemm.all_taps.groups * s.c0), (s.c0, s.c0, k0)
@@ -51,7 +51,7 @@ def wgrad_tilings(gemm: WgradGemm, profile: Profile) -> list[Tiling]:
     return list(dict.fromkeys(made))[:SHORT_LIST]
 
 
-def _tiling(costs: Costs, fitting: _Fitting, splits: Ints, place: int, way: int) -> Tiling:
+def _tiling(costs: SearchCosts, fitting: _FittingBlocks, splits: Ints, place: int, way: int) -> Tiling:
     """Return the tiling of a base block under one of its splits."""
     m, n, copies, _ = (column[place].item() for column in fitting.blocks)
     base_k, step, outputs = (column[place].item() for column in fitting[1:4])
@@ -62,22 +62,22 @@ def _tiling(costs: Costs, fitting: _Fitting, splits: Ints, place: int, way: int)
     )
 
 
-class _Fitting(NamedTuple):
-    """Base blocks of which L1 holds the operands, one entry of each array for one of them.
+class _FittingBlocks(NamedTuple):
+    """Base blocks whose operands fit in L1; one entry of each array a block.
 
     step     slices in a pair of L1 tiles
     outputs  base blocks in the whole output
     box      the taps that an image tile serves
     """
 
-    blocks: Blocks
+    blocks: BaseBlocks
     base_k: Ints
     step: Ints
     outputs: Ints
-    box: Box
+    box: TapBox
 
 
-def _fitting(gemm: WgradGemm, costs: Costs, found: Blocks, k0: int) -> _Fitting:
+def _fitting(gemm: WgradGemm, costs: SearchCosts, found: BaseBlocks, k0: int) -> _FittingBlocks:
     """Return the base blocks that fit, each with as long tiles in L1 as do."""
     s, whole, profile = gemm.sliding, gemm.all_taps, costs.rates.profile
     taps = whole.rows * whole.cols
@@ -93,17 +93,17 @@ def _fitting(gemm: WgradGemm, costs: Costs, found: Blocks, k0: int) -> _Fitting:
     pixels = steps * base_k[:, None]
     rows: Ints = found.m[:, None]
     left = round_up(rows, profile.cube.m0) * s.itemsize * pixels
-    right = costs.tile_bytes(pixels, Box(channels[:, None], whole.rows, whole.cols))
+    right = costs.tile_bytes(pixels, TapBox(channels[:, None], whole.rows, whole.cols))
     # Both tiles twice, for ping-pong.
     fits = 2 * (left + right) <= profile.buffers["L1"].capacity_bytes
     kept = fits.any(axis=1)
     step = steps[kept, fits[kept].argmax(axis=1)]
     outputs = gemm.groups * len(gemm.depths) * -(-gemm.rows // found.m) * -(-whole.groups // groups)
-    box = Box(channels[kept], whole.rows, whole.cols)
-    return _Fitting(Blocks(*(c[kept] for c in found)), base_k[kept], step, outputs[kept], box)
+    box = TapBox(channels[kept], whole.rows, whole.cols)
+    return _FittingBlocks(BaseBlocks(*(c[kept] for c in found)), base_k[kept], step, outputs[kept], box)
 
 
-def _bounds(gemm: WgradGemm, costs: Costs, fitting: _Fitting) -> tuple[Ints, Ints]:
+def _bounds(gemm: WgradGemm, costs: SearchCosts, fitting: _FittingBlocks) -> tuple[Ints, Ints]:
     """Return the useful splits of each base block's reduction, and the bounds on their cycles."""
     s, rates, ((m, n, copies, _), base_k, step, outputs, box) = gemm.sliding, costs.rates, fitting
     pixels, k, groups = np.minimum(step * base_k, s.pixels), np.minimum(base_k, s.pixels), n // s.c0
@@ -168,7 +168,7 @@ def _fits_in_row(gemm: WgradGemm, profile: Profile, tiling: Tiling) -> bool:
 
 def _spread(gemm: WgradGemm, profile: Profile, tiling: Tiling) -> Tiling:
     """Split the reduction of small base blocks so that all cores have work."""
-    # Rough, as nothing is ranked here: such shapes are rare, and any tiling at all is what is wanted.
+    # Rough, as nothing is ranked here: these shapes are rare, and any tiling will do.
     blocks_n = -(-gemm.all_taps.groups * gemm.sliding.c0 // tiling.base_n)
     outputs = gemm.groups * len(gemm.depths) * -(-gemm.rows // tiling.base_m) * blocks_n
     segments = gemm.batch * -(-gemm.sliding.pixels // tiling.base_k)

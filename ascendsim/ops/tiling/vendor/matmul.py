@@ -12,7 +12,7 @@ from ascendsim.ops.problems.products import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, ranked
 from ascendsim.ops.tiling.vendor import matmul_950
 from ascendsim.ops.tiling.vendor.matmul_910b import plan_910b
-from ascendsim.ops.tiling.vendor.matmul_templates import Sides
+from ascendsim.ops.tiling.vendor.matmul_templates import Matmul910Sizes
 from ascendsim.profile import Profile
 
 FORMATS = ("float32", "float16", "bfloat16")
@@ -33,7 +33,7 @@ class OperatorTiling(NamedTuple):
 
 
 def operator_tiling(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
-    """Return what the operator of 910B, 910_93 or 910_95 plans, where the nest of a product can run it.
+    """Return the plan of the operator of 910B, 910_93 or 910_95, where the nest of a product can run it.
 
     The bank of tuned plans, which the operator asks first, is not public.
     """
@@ -63,7 +63,7 @@ def _unknown(gemm: MatmulGemm, profile: Profile) -> str:
 def _of_910b(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
     p, size = gemm.problem, gemm.a.itemsize
     plan = plan_910b(
-        Sides(
+        Matmul910Sizes(
             *(p.m, p.k, p.n, p.transpose_a, p.transpose_b, size, gemm.c.itemsize),
             hf32=gemm.compute_dtype == "hf32",
             bias=False,
@@ -76,8 +76,6 @@ def _of_910b(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
         return OperatorTiling(None, "few rows: the operator takes them from code that is not public")
     if plan.split != "base" or plan.write_out != "base":
         return OperatorTiling(None, f"{plan.rule}: no nest here runs that")
-    converted = [name for name, each in (("a", plan.convert_a), ("b", plan.convert_b)) if each]
-    left = f"; left out: {' and '.join(converted)} brought into fractals before" if converted else ""
     held = plan.full_load
     rows, columns, _ = plan.single_core
     blocks = ceil(p.m / rows) * ceil(p.n / columns)
@@ -86,15 +84,16 @@ def _of_910b(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
         al1_buffers=1 if held == "a" else 2,
         bl1_buffers=1 if held == "b" else 2,
         cl0_buffers=plan.l0c_copies,
-        # A single-core block that is no base block is cut into tiles as such.
+        # A single-core block that is no base block is cut into tiles by itself.
         single_core_m=rows if rows > plan.base[0] else 0,
         swizzle=min(PANEL, plan.l2_tile_blocks[0]),
         used_cores=min(plan.used_cores, blocks),
         panels="rows",
         reuse_l1=held != "base",
         unit_flag=plan.l0c_copies == 1,
+        fractals_first="a" * plan.convert_a + "b" * plan.convert_b,
     )
-    return OperatorTiling(tiling, plan.rule + left)
+    return OperatorTiling(tiling, plan.rule)
 
 
 def _of_950(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
@@ -102,7 +101,7 @@ def _of_950(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
     if gemm.compute_dtype == "float32":
         return OperatorTiling(None, "the rules for float32 that is not rounded are not known well enough")
     plan = matmul_950.plan_950(
-        matmul_950.Sides(
+        matmul_950.Matmul950Sizes(
             *(p.m, p.k, p.n, p.transpose_a, p.transpose_b, size, gemm.c.itemsize),
             hf32=gemm.compute_dtype == "hf32",
             bias=False,
@@ -129,7 +128,7 @@ def _of_950(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
 
 
 def _fits(t: Tiling, gemm: MatmulGemm, profile: Profile) -> bool:
-    """Tell whether the tiles of a tiling fit into the buffers."""
+    """Return whether the tiles of a tiling fit into the buffers."""
     size, buffers = gemm.a.itemsize, profile.buffers
     deep = -(-gemm.problem.k // 16) * 16
     l1 = t.base_m * t.al1_buffers * min(t.step_ka * t.base_k, deep)
@@ -148,8 +147,8 @@ def vendor_tiling(
 ) -> tuple[Tiling, str]:
     """Return the tiling that the vendor's kernel took, as far as it is known, and what it is.
 
-    `blocks` are those that ran, where a profile tells; `planned` says whether the kernel is that whose rules
-    are known (MatMulV2 is another one). Its plans are for all cores of the product.
+    `blocks` are those that ran, where a profile lists them; `planned` says whether the kernel's rules
+    are known (those of MatMulV2 are not). Its plans are for all cores of the product.
 
     The kernels bring both operands of every tile: where one side is a prime number of fractals, so that tiles
     can only be so large, the times are those of both. Where cores are unified they cut c into that many equal

@@ -1,7 +1,7 @@
-"""How the matrix product's operator of 910B and 910_93 (MatMulV3) plans: blocks, tiles of L2, conversions.
+"""Plans of the matrix product's operator of 910B and 910_93 (MatMulV3): blocks, tiles of L2, conversions.
 
 Left out are its bank of tuned plans and the plans of few rows, which are not public; the template that keeps
-few rows in L1 for a core's slices of k, whose sizes are not told; b of 512 x 512 in halves; and the pieces in
+few rows in L1 for a core's slices of k, whose sizes are unknown; b of 512 x 512 in halves; and the pieces in
 which vector cores convert operands.
 """
 
@@ -15,9 +15,9 @@ from ascendsim.ops.tiling.vendor.matmul_templates import (
     L0,
     L0C,
     L1,
-    Block,
-    MatmulPlan,
-    Sides,
+    Matmul910Plan,
+    Matmul910Sizes,
+    MatmulBlock,
     left_held,
     narrow,
     right_held,
@@ -39,7 +39,7 @@ class L1Tiles(NamedTuple):
     step_b: int
 
 
-def plan_910b(sides: Sides) -> MatmulPlan | None:
+def plan_910b(sides: Matmul910Sizes) -> Matmul910Plan | None:
     """Return the operator's plan; None where closed code makes it (few rows that are read as they lie).
 
     Entries of the operator's bank of tuned plans go before these rules; nobody outside has them.
@@ -76,7 +76,7 @@ def plan_910b(sides: Sides) -> MatmulPlan | None:
         tiles = L1Tiles(min(tiles.step_a, 4), min(tiles.step_b, 4))
     if sides.bias and block.n > 256:
         block = block._replace(n=256)
-    return MatmulPlan(
+    return Matmul910Plan(
         rule,
         used_cores=sides.cores,
         single_core=(block.m, block.n, sides.k),
@@ -91,16 +91,16 @@ def plan_910b(sides: Sides) -> MatmulPlan | None:
     )
 
 
-def _few_rows(s: Sides) -> bool:
-    """Tell whether a product of few rows is one of those that code which is not public plans."""
+def _few_rows(s: Matmul910Sizes) -> bool:
+    """Return whether a product of few rows is one of those that code which is not public plans."""
     few = s.m <= 128 and s.size == s.size_c == 2 and not (s.nz or s.bias)
     return few and s.transpose_b and not s.transpose_a
 
 
-def base_block(sides: Sides) -> tuple[Block, str]:
+def base_block(sides: Matmul910Sizes) -> tuple[MatmulBlock, str]:
     """Return the base block and the rule that it is by."""
     s, k = sides, 128 // sides.size
-    upright, flat = Block(256, 128, k), Block(128, 256, k)
+    upright, flat = MatmulBlock(256, 128, k), MatmulBlock(128, 256, k)
     block = flat
     if s.transpose_a and s.transpose_b:
         block = upright
@@ -118,19 +118,19 @@ def base_block(sides: Sides) -> tuple[Block, str]:
     return _cut_to_l0c(s, _small(s, block)), "blocks of small sides"
 
 
-def _small(s: Sides, block: Block) -> Block:
+def _small(s: Matmul910Sizes, block: MatmulBlock) -> MatmulBlock:
     """Return the block of a product of few blocks, by which operands are transposed."""
     along_m, along_n, along_k = s.aligned(s.m), s.aligned(s.n), s.aligned(s.k)
     k = 128 // s.size
     if not s.transpose_a and not s.transpose_b:
         found = []
         for m, n, deep in ((128, 256, 128), (128, 128, 256), (64, 512, 64)):
-            found.append(Block(_share(s, ceil(s.n / n), s.m, m), n, deep // s.size))
+            found.append(MatmulBlock(_share(s, ceil(s.n / n), s.m, m), n, deep // s.size))
         block = min(found, key=lambda each: _cost(s, each))
         if not along_k and not along_n:
             return _balanced(s)
         if not along_k:
-            return Block(_share(s, ceil(s.n / block.n), s.m, 128), 256, k)
+            return MatmulBlock(_share(s, ceil(s.n / block.n), s.m, 128), 256, k)
         return block if along_n else _spread(s, block._replace(k=k), 128, 256)
     if s.transpose_a and not s.transpose_b:
         if not along_m and not along_n:
@@ -142,7 +142,7 @@ def _small(s: Sides, block: Block) -> Block:
         if not along_k:
             return _balanced(s)
         shapes = ((64, 64, 512), (128, 128, 256), (128, 256, 128))
-        spread = [_spread(s, Block(m, n, deep // s.size), m, n) for m, n, deep in shapes]
+        spread = [_spread(s, MatmulBlock(m, n, deep // s.size), m, n) for m, n, deep in shapes]
         return min(spread, key=lambda each: _cost(s, each))
     block = block._replace(n=_share(s, ceil(s.m / block.m), s.n, 256))
     if along_m:
@@ -150,12 +150,12 @@ def _small(s: Sides, block: Block) -> Block:
     return _balanced(s) if along_k else _spread(s, block, 128, 256)
 
 
-def _share(s: Sides, count: int, length: int, most: int) -> int:
-    """Return what each core gets of a side beside `count` blocks along the other one."""
+def _share(s: Matmul910Sizes, count: int, length: int, most: int) -> int:
+    """Return each core's length of a side, with `count` blocks along the other side."""
     return min(up(max(length // max(s.cores // count, 1), 1), 16), most)
 
 
-def _spread(s: Sides, block: Block, most_m: int, most_n: int) -> Block:
+def _spread(s: Matmul910Sizes, block: MatmulBlock, most_m: int, most_n: int) -> MatmulBlock:
     """Return the block whose side along more blocks is cut so that all cores get one."""
     down, across = ceil(s.m / most_m), ceil(s.n / most_n)
     m, n = block.m, block.n
@@ -163,21 +163,21 @@ def _spread(s: Sides, block: Block, most_m: int, most_n: int) -> Block:
         n = _share(s, down, s.n, most_n)
     else:
         m = _share(s, across, s.m, most_m)
-    return Block(up(min(s.m, m), 16), up(min(s.n, n), 16), block.k)
+    return MatmulBlock(up(min(s.m, m), 16), up(min(s.n, n), 16), block.k)
 
 
-def _cost(s: Sides, block: Block) -> int:
-    """Return what the busiest core reads for each element of the reduction."""
+def _cost(s: Matmul910Sizes, block: MatmulBlock) -> int:
+    """Return the elements that the busiest core reads for each element of the reduction."""
     return (block.m + block.n) * ceil(block.blocks(s) / s.cores)
 
 
-def _balanced(s: Sides) -> Block:
+def _balanced(s: Matmul910Sizes) -> MatmulBlock:
     """Return the block of operands whose rows are not whole pieces of 256 bytes."""
-    usual = Block(128, 256, 128 // s.size)
+    usual = MatmulBlock(128, 256, 128 // s.size)
     if s.m >= 128:
         n = min(up(ceil(s.n / max(s.cores // ceil(s.m / 128), 1)), 16), 256)
         half = L0 // 2 // s.size
-        block = Block(128, n, min(half // 256, half // n) // 16 * 16)
+        block = MatmulBlock(128, n, min(half // 256, half // n) // 16 * 16)
         return block if _in_fractals(block) else usual
     m = up(s.m, 16)
     n = max(up(max(s.n // s.cores, 1), 16), 128 if s.m >= 64 else 1024)
@@ -185,15 +185,15 @@ def _balanced(s: Sides) -> Block:
     if n > 256 and ceil(s.n / n) % s.cores < ceil(s.n / 256) % s.cores:
         n = 256
     half = L0 // 2 // s.size
-    block = Block(m, n, min(half // m, half // n) // 16 * 16)
+    block = MatmulBlock(m, n, min(half // m, half // n) // 16 * 16)
     return block if _in_fractals(block) else usual
 
 
-def _in_fractals(block: Block) -> bool:
+def _in_fractals(block: MatmulBlock) -> bool:
     return all(side and side % 16 == 0 for side in block)
 
 
-def _cut_to_l0c(s: Sides, block: Block) -> Block:
+def _cut_to_l0c(s: Matmul910Sizes, block: MatmulBlock) -> MatmulBlock:
     """Return the block with sides that L0C holds."""
     m, n, k = block
     most = L0C // 4
@@ -205,11 +205,11 @@ def _cut_to_l0c(s: Sides, block: Block) -> Block:
         m, n = (128 if 128 < side < 256 else side for side in (m, n))
     if m * n > most:
         m = most // n
-    return Block(m, n, k)
+    return MatmulBlock(m, n, k)
 
 
-def l1_tiles(sides: Sides, block: Block) -> L1Tiles:
-    """Return how many slices of k a tile of L1 holds of each operand."""
+def l1_tiles(sides: Matmul910Sizes, block: MatmulBlock) -> L1Tiles:
+    """Return the slices of k of each operand in a tile of L1."""
     m, n, k = block
     size = sides.size
     depths = [max(L1 // 2 // side // k // size, 1) for side in (m, n)]
@@ -232,7 +232,7 @@ def l1_tiles(sides: Sides, block: Block) -> L1Tiles:
     return L1Tiles(a, b)
 
 
-def _even_rounds(s: Sides, block: Block) -> Block:
+def _even_rounds(s: Matmul910Sizes, block: MatmulBlock) -> MatmulBlock:
     """Return the block lower by so much that all cores get work in every round."""
     m, n, k = block
     if s.cores != 24 or m * n != 32_768 or k * s.size != 128 or s.transpose_a:
@@ -246,8 +246,8 @@ def _even_rounds(s: Sides, block: Block) -> Block:
     return block
 
 
-def l2_tiles(s: Sides, block: Block) -> tuple[tuple[int, int], bool]:
-    """Return the blocks along m and n of a tile of c that L2 is to hold, and whether such were found."""
+def l2_tiles(s: Matmul910Sizes, block: MatmulBlock) -> tuple[tuple[int, int], bool]:
+    """Return the blocks along m and n of the tile of c that L2 is to hold, and whether a tile was found."""
     share = L2_SHARE * s.l2 // WHOLE_L2
     whole = ceil(s.m / block.m), ceil(s.n / block.n)
     if _piece_bytes(s, s.m, s.n) <= share:
@@ -282,12 +282,12 @@ def l2_tiles(s: Sides, block: Block) -> tuple[tuple[int, int], bool]:
     return (min(4, whole[0]), min(s.cores // 4, whole[1])), False
 
 
-def _piece_bytes(s: Sides, m: int, n: int) -> int:
+def _piece_bytes(s: Matmul910Sizes, m: int, n: int) -> int:
     return (m * s.k + s.k * n) * s.size + m * n * s.size_c
 
 
-def _shorter_steps(s: Sides, block: Block) -> bool:
-    """Tell whether tiles of L1 hold four slices at most."""
+def _shorter_steps(s: Matmul910Sizes, block: MatmulBlock) -> bool:
+    """Return whether tiles of L1 hold four slices at most."""
     m, k, n = s.m, s.k, s.n
     if s.cores != 24 or s.size != 2 or block.m * block.n != 32_768 or m * n <= 32_768 * s.cores:
         return False
@@ -303,8 +303,8 @@ def _shorter_steps(s: Sides, block: Block) -> bool:
     )
 
 
-def _converts(s: Sides) -> tuple[bool, bool]:
-    """Tell of both operands whether vector cores bring them into fractals before the product."""
+def _converts(s: Matmul910Sizes) -> tuple[bool, bool]:
+    """Return for both operands whether vector cores convert them into fractals before the product."""
     (outer_a, inner_a), (outer_b, inner_b) = s.rows
     # Strides of 32 KiB, whose lines fall on few banks of L2.
     conflict = False
@@ -315,7 +315,7 @@ def _converts(s: Sides) -> tuple[bool, bool]:
     return _converted(s, outer_a, inner_a), not s.nz and (_converted(s, outer_b, inner_b) or conflict)
 
 
-def _converted(s: Sides, outer: int, inner: int) -> bool:
+def _converted(s: Matmul910Sizes, outer: int, inner: int) -> bool:
     row = inner * s.size
     if inner > MOST_ROW:
         return True

@@ -1,4 +1,4 @@
-"""How the matrix product's operator of 910_95 plans: shares of the reduction, or windows of blocks."""
+"""Plans of the matrix product's operator of 910_95: shares of the reduction, or windows of blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMORY_RATE, L2_RATE, MACS = 31, 100, 8
 WINDOWS, STREAM_K, AT_ONCE = "windows of blocks", "stream-K", "fly"
 
 
-class Sides(NamedTuple):
+class Matmul950Sizes(NamedTuple):
     """A product as the operator's host code sees it: c (m, n) of a (m, k) and b (k, n)."""
 
     m: int
@@ -37,8 +37,8 @@ class Sides(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MatmulPlan:
-    """What the host code hands to the kernel.
+class Matmul950Plan:
+    """The plan that the host code hands to the kernel.
 
     rule        the rule that made the plan: WINDOWS or STREAM_K (shares of k)
     base        one tile of L0C with the reduction of one Mmad
@@ -59,7 +59,7 @@ class MatmulPlan:
     l0c_copies: int = 1
 
 
-def plan_950(s: Sides) -> MatmulPlan:
+def plan_950(s: Matmul950Sizes) -> Matmul950Plan:
     """Return the operator's plan.
 
     Of 40 plans that were worked out from the same rules it has 35 in blocks, cores, parts and copies; of the
@@ -70,7 +70,7 @@ def plan_950(s: Sides) -> MatmulPlan:
     return _stream_k(s) or _windows(s)
 
 
-def _stream_k(s: Sides) -> MatmulPlan | None:
+def _stream_k(s: Matmul950Sizes) -> Matmul950Plan | None:
     """Return the plan that cuts the reduction, where blocks are too few; None where it is not taken."""
     unit = 32 if s.plain_float32 else 256
     half = s.cores // 2
@@ -94,27 +94,27 @@ def _stream_k(s: Sides) -> MatmulPlan | None:
     step = 16 if s.transpose_a and not s.transpose_b else 128 // s.size
     k = max(32_768 // s.size // max(m, n) // step * step, step)
     share = ceil(s.k / parts)
-    return MatmulPlan(STREAM_K, s.cores, (m, n, k), share, k_parts=parts)
+    return Matmul950Plan(STREAM_K, s.cores, (m, n, k), share, k_parts=parts)
 
 
-class _Rates(NamedTuple):
-    """What decides between a bound by memory and one by the cube."""
+class _Matmul950Rates(NamedTuple):
+    """Figures that decide whether memory or the cube is the bound."""
 
     ratio: float  # of L2's rate to that of memory
     edge: float  # the most that 1 / m + 1 / n of a block may be for the cube to be the bound
     memory_bound: bool
 
 
-def _rates(s: Sides) -> _Rates:
+def _rates(s: Matmul950Sizes) -> _Matmul950Rates:
     memory, l2 = (s.ghz * s.cores * rate / 1024 for rate in (MEMORY_RATE, L2_RATE))
     compute = s.ghz * MACS * s.cores / (16 if s.plain_float32 else 1)
     ratio = l2 / memory
     usage = max((s.m + s.n) * s.k * s.size / s.l2, 1)
     edge = l2 / compute + usage * (1 - ratio) * (s.m + s.n) / (s.m * s.n) - (1 + ratio) / s.k
-    return _Rates(ratio, edge, edge <= 0)
+    return _Matmul950Rates(ratio, edge, edge <= 0)
 
 
-def _windows(s: Sides) -> MatmulPlan:
+def _windows(s: Matmul950Sizes) -> Matmul950Plan:
     """Return the plan of blocks in windows of four rows."""
     rates = _rates(s)
     m, n = _block(s, rates)
@@ -148,7 +148,7 @@ def _windows(s: Sides) -> MatmulPlan:
         ):
             held = "b"
     narrow = s.k <= 256 and s.m >= 256 and blocks > s.cores and s.n * s.size_c % 128 and s.n * s.size_c > 256
-    return MatmulPlan(
+    return Matmul950Plan(
         WINDOWS,
         used_cores=min(blocks, s.cores),
         base=(m, n, k),
@@ -160,7 +160,7 @@ def _windows(s: Sides) -> MatmulPlan:
     )
 
 
-def _depth(s: Sides, m: int, n: int) -> int:
+def _depth(s: Matmul950Sizes, m: int, n: int) -> int:
     half = L0 // 2 // s.size // max(m, n)
     whole = _up(s.k, 16)
     if whole <= half:
@@ -171,7 +171,7 @@ def _depth(s: Sides, m: int, n: int) -> int:
     return max(half // step * step, 16)
 
 
-def _block(s: Sides, rates: _Rates) -> tuple[int, int]:
+def _block(s: Matmul950Sizes, rates: _Matmul950Rates) -> tuple[int, int]:
     """Return the rows and columns of a block: least bound, most even among the cores."""
     bound = rates.memory_bound
     least = 16 * s.size if bound else 128
@@ -202,7 +202,7 @@ def _block(s: Sides, rates: _Rates) -> tuple[int, int]:
     return best
 
 
-def _even(s: Sides, m: int, n: int) -> float:
+def _even(s: Matmul950Sizes, m: int, n: int) -> float:
     """Return the share of all cores' time that blocks of this size fill."""
     blocks = ceil(s.m / m) * ceil(s.n / n)
     whole, last = divmod(blocks, s.cores)

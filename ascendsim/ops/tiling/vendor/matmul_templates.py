@@ -21,7 +21,7 @@ def up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-class Sides(NamedTuple):
+class Matmul910Sizes(NamedTuple):
     """A product as the operator's host code sees it: c (m, n) of a (m, k) and b (k, n).
 
     size, size_c    bytes of an element of the operands, and of c
@@ -51,13 +51,13 @@ class Sides(NamedTuple):
         return a, b
 
     def aligned(self, length: int) -> bool:
-        """Tell whether rows of so many elements are whole pieces of 256 bytes."""
+        """Return whether rows of so many elements are whole pieces of 256 bytes."""
         return length * self.size % 256 == 0
 
 
 @dataclass(frozen=True)
-class MatmulPlan:
-    """What the host code hands to the kernel.
+class Matmul910Plan:
+    """The plan that the host code hands to the kernel.
 
     rule            the rule that made the plan
     split           "base" (a block has its whole reduction), "sc" (a core walks slices of k over its part of
@@ -95,19 +95,19 @@ class MatmulPlan:
     convert_b: bool = False
 
 
-class Block(NamedTuple):
+class MatmulBlock(NamedTuple):
     """A base block: rows and columns of c, elements of the reduction."""
 
     m: int
     n: int
     k: int
 
-    def blocks(self, sides: Sides) -> int:
-        """Return how many cover c."""
+    def blocks(self, sides: Matmul910Sizes) -> int:
+        """Return the number of blocks that cover c."""
         return ceil(sides.m / self.m) * ceil(sides.n / self.n)
 
 
-def slices_of_a_core(s: Sides, convert_b: bool, found: bool) -> MatmulPlan | None:
+def slices_of_a_core(s: Matmul910Sizes, convert_b: bool, found: bool) -> Matmul910Plan | None:
     """Return the plan by which each core walks slices of k over its part of c; None where it is not taken."""
     m, k, n = s.m, s.k, s.n
     wanted = k >= LONG_K
@@ -128,8 +128,8 @@ def slices_of_a_core(s: Sides, convert_b: bool, found: bool) -> MatmulPlan | Non
     parts_n = _divisor(s.cores, ceil(n / 3072))
     part_m = up(ceil(m * parts_n / s.cores), unit)
     if not s.bias and ceil(m / 384) * ceil(n / 3072) < s.cores and not 256 < part_m <= 384:
-        # Two rows of blocks: then m says into how many parts it is cut. Read off two plans: no rule tells
-        # it, and no nest runs it.
+        # Two rows of blocks: then m decides the number of parts. Read off two plans: no rule is known,
+        # and no nest runs it.
         rows, steps, depth = 2, 4, (8, 8)
         parts_n = s.cores // _divisor(s.cores, ceil(m / 256))
         part_m = up(ceil(m * parts_n / s.cores), unit)
@@ -143,7 +143,7 @@ def slices_of_a_core(s: Sides, convert_b: bool, found: bool) -> MatmulPlan | Non
     return _sliced("sc", s, s.cores, (part_m, part_n), rows, steps, depth)
 
 
-def slices_of_all(s: Sides) -> MatmulPlan | None:
+def slices_of_all(s: Matmul910Sizes) -> Matmul910Plan | None:
     """Return the plan by which all cores share the slices of k, added in order; None: not taken."""
     m, k, n = s.m, s.k, s.n
     blocks = ceil(m / 128) * ceil(n / 128)
@@ -161,15 +161,15 @@ def slices_of_all(s: Sides) -> MatmulPlan | None:
 
 def _sliced(
     split: str,
-    s: Sides,
+    s: Matmul910Sizes,
     cores: int,
     part: tuple[int, int],
     rows: int,
     steps: int,
     depth: tuple[int, int],
-) -> MatmulPlan:
+) -> Matmul910Plan:
     deep = 256 // s.size
-    return MatmulPlan(
+    return Matmul910Plan(
         {"sc": "slices of k by one core", "mk": "slices of k by all cores"}[split],
         used_cores=cores,
         single_core=(*part, steps * deep),
@@ -189,7 +189,7 @@ def _divisor(cores: int, least: int) -> int:
     return next((count for count in range(least, cores) if cores % count == 0), cores)
 
 
-def narrow(s: Sides) -> MatmulPlan | None:
+def narrow(s: Matmul910Sizes) -> Matmul910Plan | None:
     """Return the plan of a high and narrow c, whose rows would leave in short pieces."""
     line = 256 // s.size_c
     taken = s.n < 256 and s.k <= 256 and s.n % line and line % s.n and s.m >= 512 * s.cores
@@ -207,7 +207,7 @@ def narrow(s: Sides) -> MatmulPlan | None:
     if step_a >= 8:
         step_a, depth_a = 4, 8
     laid = s.size == 4 and s.k % 8 == 0 and s.n <= 192 and not s.transpose_a
-    return MatmulPlan(
+    return Matmul910Plan(
         "narrow c through UB",
         used_cores=min(ceil(s.m / m), s.cores),
         single_core=(m, s.n, s.k),
@@ -222,7 +222,7 @@ def narrow(s: Sides) -> MatmulPlan | None:
     )
 
 
-def left_held(s: Sides, convert_a: bool) -> MatmulPlan | None:
+def left_held(s: Matmul910Sizes, convert_a: bool) -> Matmul910Plan | None:
     """Return the plan that keeps a few rows of a in L1."""
     if not (s.size == 4 and s.transpose_b and s.m <= 16 < s.n <= 16 * s.cores and not convert_a):
         return None
@@ -230,7 +230,7 @@ def left_held(s: Sides, convert_a: bool) -> MatmulPlan | None:
     if s.k < 4096 or s.k * s.size % 512 or not fits:
         return None
     whole = ceil(s.k / 256)
-    return MatmulPlan(
+    return Matmul910Plan(
         "a stays in L1",
         used_cores=min(ceil(s.n / 16), s.cores),
         single_core=(s.m, 16, s.k),
@@ -247,7 +247,7 @@ def left_held(s: Sides, convert_a: bool) -> MatmulPlan | None:
 HELD_COLUMNS = (32, 64, 96, 128, 160, 192, 224, 256, 384)
 
 
-def right_held(s: Sides, block: Block, convert_b: bool) -> MatmulPlan | None:
+def right_held(s: Matmul910Sizes, block: MatmulBlock, convert_b: bool) -> Matmul910Plan | None:
     """Return the plan that keeps all of b in L1."""
     columns = s.n in HELD_COLUMNS and (not s.transpose_b or s.k * s.size in HELD_COLUMNS)
     high = s.m > 16 * max(s.k, s.n) and s.k <= 256 and columns and not convert_b
@@ -259,7 +259,7 @@ def right_held(s: Sides, block: Block, convert_b: bool) -> MatmulPlan | None:
     while m > 16 and (2 * m + n) * up(s.k, 16) * s.size > L1:
         m //= 2
     whole = ceil(s.k / k)
-    return MatmulPlan(
+    return Matmul910Plan(
         "b stays in L1",
         used_cores=s.cores,
         single_core=(2 * m, s.n, s.k),

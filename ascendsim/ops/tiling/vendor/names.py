@@ -65,7 +65,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
 SPLIT_MODES: Mapping[int, str] = {0: "", 1: "hw"}
 # Four channels a tap.
 C04 = "enableC04Flag"
-# Weights that vector cores turn in a phase before; the flag beside it says the same.
+# Weights that vector cores turn in a phase before; the flag beside it repeats this.
 TURNED, TURNED_FLAG = "enableVecTrans", "enableVecTransFlag"
 # The number, and the truth value that goes with it.
 SPLIT, SPLIT_FLAG = "kernelSplitMode", "enableSplitKernelFlag"
@@ -90,7 +90,7 @@ FOLLOWS = frozenset(_OTHERS.split())
 
 
 def says_vendor_names(values: Mapping[str, Any]) -> bool:
-    """Tell whether a table of fields is in the vendor's names."""
+    """Return whether a table of fields is in the vendor's names."""
     return any(name in means for means in MEANS.values() for name in values)
 
 
@@ -103,7 +103,7 @@ def from_vendor(gradient: str, values: Mapping[str, Any], where: str = "tiling")
 
 
 def entry_plan(gradient: str, values: Mapping[str, Any], where: str) -> PartialPlan:
-    """Return what an entry in the vendor's names says of a plan; the product's rules give the rest.
+    """Return the part of a plan that an entry in the vendor's names fixes; the product's rules give the rest.
 
     The nest is the one that deals shares, as the operators of these entries do, the one that splits the
     kernel by the stride, or the one with four channels a tap. A share of 0 says nothing.
@@ -162,7 +162,7 @@ def _written(gradient: str, values: Mapping[str, Any], where: str) -> Plan | Par
 
 
 def _without_name(gradient: str) -> list[str]:
-    """Return what of a plan the vendor has no name for: those of ours that stand beside theirs."""
+    """Return the fields of a plan without a vendor's name: those that the package adds."""
     named = {*MEANS[gradient].values(), "transpose_first"}
     return [name for name in (*BESIDE, *(field.name for field in fields_of(Tiling))) if name not in named]
 
@@ -213,7 +213,7 @@ def to_vendor(gradient: str, plan: Plan) -> dict[str, Any]:
 
 
 def unnamed(gradient: str, plan: Plan) -> list[str]:
-    """Return what a plan says for which the vendor's entries have no name."""
+    """Return the set fields of a plan that the vendor's entries cannot name."""
     said = plan.to_dict()
     return [name for name in _without_name(gradient) if name in said]
 

@@ -17,7 +17,7 @@ from ascendsim.ops.tiling.vendor.arch22.wgrad_grid import core_grid as wgrad_gri
 from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
 from ascendsim.ops.tiling.vendor.arch35.wgrad import POINTS, SIDE, takes_winograd, winograd
 from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, VendorPlan, align, ceil_div
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, align, ceil_div
 from ascendsim.ops.tiling.vendor.library.wgrad import library
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -63,7 +63,7 @@ def operator_plan(request: PlanRequest, *, by_winograd: bool = True) -> VendorPl
 
 
 def plan_of_layer(
-    layer: Layer,
+    layer: LayerSizes,
     machine: Machine,
     gradient: str,
     dtype: str,
@@ -72,7 +72,7 @@ def plan_of_layer(
     deterministic: bool = False,
     by_winograd: bool = True,
 ) -> VendorPlan | None:
-    """Return what the first strategy of the operator says that takes the layer; None if no tile fits in L1.
+    """Return the plan of the operator's first strategy that takes the layer; None if no tile fits in L1.
 
     arch   the npu_arch: "2201" for 910B and 910_93, "3510" for 910_95
     """
@@ -96,12 +96,12 @@ def plan_of_layer(
     return grid or library(layer, machine)
 
 
-def _has_blocks(layer: Layer) -> bool:
-    """Tell whether grad_input of 910B and 910_93 is computed by basic blocks."""
+def _has_blocks(layer: LayerSizes) -> bool:
+    """Return whether grad_input of 910B and 910_93 is computed by basic blocks."""
     return layer.itemsize == 2 and not layer.transposed_forward
 
 
-def _require_known(request: PlanRequest, layer: Layer) -> None:
+def _require_known(request: PlanRequest, layer: LayerSizes) -> None:
     """Refuse what the operators refuse, and what no rule is known for.
 
     Raises   UnsupportedError with the reason
@@ -129,7 +129,13 @@ TAPS = 9
 
 
 def operator_workspace(
-    plan: VendorPlan, layer: Layer, machine: Machine, gradient: str, arch: str, *, deterministic: bool = False
+    plan: VendorPlan,
+    layer: LayerSizes,
+    machine: Machine,
+    gradient: str,
+    arch: str,
+    *,
+    deterministic: bool = False,
 ) -> int:
     """Return the bytes of workspace of one gradient's kernel under the operator's own plan.
 
@@ -149,7 +155,7 @@ def operator_workspace(
     return stream_parts(plan) if plan.strategy == "basic_det" else base_tiles(plan, machine)
 
 
-def _grad_input_35(plan: VendorPlan, layer: Layer, machine: Machine) -> int:
+def _grad_input_35(plan: VendorPlan, layer: LayerSizes, machine: Machine) -> int:
     """Return the sum of what the steps of a plan of 910_95 ask for."""
     asked = 0
     if plan.transpose_first:
@@ -166,20 +172,20 @@ def rows_from_l0c(machine: Machine) -> int:
     return machine.cores * machine.l0c
 
 
-def turned_weights(layer: Layer) -> int:
+def turned_weights(layer: LayerSizes) -> int:
     """Grad_input of 910_95: all weights, turned, with the channels of input in whole fractals."""
     depth, height, width = layer.kernel
     return layer.co * depth * height * width * align(layer.ci) * layer.itemsize
 
 
-def split_phases(plan: VendorPlan, layer: Layer, machine: Machine) -> int:
+def split_phases(plan: VendorPlan, layer: LayerSizes, machine: Machine) -> int:
     """Grad_input of 910_95, kernel split both ways: four phases of a tile for each core, to interleave."""
     width = ceil_div(layer.input[2], 2)
     rows = ceil_div(plan.single_core_m or plan.base_m, width)
     return machine.cores * 4 * rows * align(width) * plan.base_n * layer.itemsize
 
 
-def float32_sums(plan: VendorPlan, layer: Layer) -> int:
+def float32_sums(plan: VendorPlan, layer: LayerSizes) -> int:
     """Grad_input of 910_95, a reduction in segments: float32 sums of one image for each core that works."""
     return plan.used_cores * align(layer.ci) * align(layer.in_pixels) * FLOAT32
 
@@ -199,7 +205,7 @@ def parts_in_l0c(machine: Machine) -> int:
     return COPIES * machine.cores * machine.l0c
 
 
-def winograd_workspace(layer: Layer, machine: Machine) -> int:
+def winograd_workspace(layer: LayerSizes, machine: Machine) -> int:
     """Grad_weight of 910_95 by Winograd: one operand transformed, both in groups of channels, and parts.
 
     The operator asks for the larger operand, though it transforms the smaller one.

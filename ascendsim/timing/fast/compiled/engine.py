@@ -54,14 +54,14 @@ def next_row(m: Any, rows: Any, core: int) -> int:
 
 
 def begin(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> bool:
-    """Start an instruction; tell whether it is over, or else its bytes are under way."""
+    """Start an instruction; return whether it is over (else its bytes are under way)."""
     m[entry + f.START], m[entry + f.LAST] = start(m, core, pipe, row, named, m[entry + f.ISSUE]), -1
     m[entry + f.FLIES] = f.TRAILING
     return work(m, core, pipe, row, named, entry)
 
 
 def work(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> bool:
-    """Let an instruction that has started work, unless it trails something held; tell whether it is over."""
+    """Let a started instruction work, unless it trails something held; return whether it is over."""
     begun = m[entry + f.START]
     began = begun
     if m[row + f.TRAILS]:
@@ -83,7 +83,7 @@ def work(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> bool
 
 
 def go_on(m: Any, core: int) -> bool:
-    """Let pipes that are woken go on with what they hold until none is; tell whether anything is over."""
+    """Let woken pipes go on with the instructions that they hold; return whether any of these is over."""
     c, over = m[f.AT_CORES] + core * f.CORES, False
     while m[c + f.WOKEN]:
         woken, pipe = m[c + f.WOKEN], 0
@@ -104,7 +104,7 @@ def go_on(m: Any, core: int) -> bool:
 
 
 def revisit(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> bool:
-    """Look at the instruction that a pipe has held for the longest; tell whether it is over now."""
+    """Look at the instruction that a pipe has held for the longest; return whether it is over now."""
     if m[entry + f.ISSUE] < 0:
         return False
     if m[entry + f.FLIES] == f.TRAILING:
@@ -126,7 +126,7 @@ def revisit(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> b
 
 
 def issue(m: Any, rows: Any, core: int) -> None:
-    """Issue instructions until the program ends or a queue is full of which nobody knows when it moves on."""
+    """Issue instructions until the program ends, or a queue is full that moves on at an unknown time."""
     c, pipes = m[f.AT_CORES] + core * f.CORES, m[f.PIPES]
     scalar = m[f.AT_PIPES] + core * pipes * f.PIPE_COLUMNS + f.FREE
     while not m[f.PASSED]:
@@ -182,7 +182,7 @@ def issue_time(m: Any, core: int, pipe: int, scalar: int, before: int) -> int:
 
 
 def nothing_before(m: Any, core: int, needing: int) -> bool:
-    """Tell whether no further transfer of a core can begin before one that is under way has landed.
+    """Return whether no further transfer of a core can begin before one that is under way has landed.
 
     The instruction just issued is held, and with it the next transfers of the pipes in `needing`. To look at
     what comes after it now would only find instructions that are held as well.
@@ -192,7 +192,7 @@ def nothing_before(m: Any, core: int, needing: int) -> bool:
 
 
 def issued(m: Any, core: int, pipe: int, entry: int) -> bool:
-    """Issue an instruction that is held; tell whether its scalar unit could."""
+    """Issue an instruction that is held; return whether its scalar unit could."""
     c, unit = m[f.AT_CORES] + core * f.CORES, pipe // f.UNIT
     if m[c + f.STALLED] >> unit & 1:
         return False
@@ -209,7 +209,7 @@ def issued(m: Any, core: int, pipe: int, entry: int) -> bool:
 
 
 def issue_held(m: Any, core: int) -> bool:
-    """Issue what is held without an issue, as far as the scalar units can; tell whether any was."""
+    """Issue held instructions that lack an issue, as far as the scalar units can; return whether any was."""
     c, some = m[f.AT_CORES] + core * f.CORES, False
     m[c + f.STALLED] = 0
     for unit in range(m[c + f.OF_CORES]):

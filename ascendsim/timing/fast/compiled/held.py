@@ -1,7 +1,7 @@
-"""What a program holds: instructions that have to wait for a transfer, pipe by pipe, each in order.
+"""Held instructions of a program: they wait for a transfer, pipe by pipe, each pipe in order.
 
-A pipe goes on with the instruction that it has held for the longest. That may go on when all that is held
-and came before it in the program has let go of its slots. Who did come before is told by tickets: a slot
+A pipe goes on with the instruction that it has held for the longest. This one may go on when all held
+instructions before it in the program have let go of its slots. Tickets show which ones came before: a slot
 counts the uses of it that were held so far and those that are over, and an instruction that is held notes
 how many came before its own.
 """
@@ -19,7 +19,7 @@ def slot_of(use: int, named: int) -> int:
 
 
 def uses_held(m: Any, core: int, pipe: int, row: int, named: int, trails: int) -> bool:
-    """Tell whether an instruction has to wait for any that is held, by the slots that both use.
+    """Return whether an instruction has to wait for any that is held, by the slots that both use.
 
     One that `trails` others does not wait for what it reads before it starts.
     """
@@ -71,7 +71,7 @@ def entry_at(m: Any, core: int, pipe: int, number: int) -> int:
 
 
 def ready(m: Any, core: int, pipe: int, row: int, named: int, entry: int, trails: int) -> bool:
-    """Tell whether all that is held and came before a held instruction has let go of its slots.
+    """Return whether all that is held and came before a held instruction has let go of its slots.
 
     If not, its pipe is woken when one of the slots for which that does not hold has been let go of once more.
     """
@@ -223,7 +223,7 @@ def start(m: Any, core: int, pipe: int, row: int, named: int, issued: int) -> in
 
 
 def know(m: Any, core: int, pipe: int, other: int, on: int) -> bool:
-    """Note that a pipe knows the result of an instruction to be there; tell whether that is new to it."""
+    """Note that a pipe knows the result of an instruction; return whether this is new to it."""
     known = m[f.AT_KNOWN] + (core * m[f.PIPES] + pipe) * m[f.PIPES] + other
     new = bool(on > m[known])
     if new:
@@ -277,7 +277,7 @@ def finish(
 
 
 def behind(m: Any, core: int, pipe: int, row: int, named: int, begun: int, entry: int) -> int:
-    """Return when the work of an instruction begins that trails others; note when it ends at the earliest."""
+    """Return when an instruction that trails others begins; store its earliest end in LAST."""
     c = m[f.AT_CORES] + core * f.CORES
     slots = m[f.AT_SLOTS] + m[c + f.SLOT] * f.SLOTS
     piece = m[m[f.AT_PRICES] + m[row + f.PRICE] * f.PRICES + f.PIECE]
@@ -294,7 +294,7 @@ def behind(m: Any, core: int, pipe: int, row: int, named: int, begun: int, entry
 
 
 def outdone(m: Any, core: int, row: int, named: int, pipe: int, index: int) -> bool:
-    """Tell whether an instruction reads a newer result of a pipe as well; then it trails that alone."""
+    """Return whether an instruction reads a newer result of a pipe as well; then it trails that alone."""
     # An older result is visible no later, so waiting for it changes nothing; its first piece may be later.
     slots = m[f.AT_SLOTS] + m[m[f.AT_CORES] + core * f.CORES + f.SLOT] * f.SLOTS
     for use in range(row + f.USE, row + f.USE + m[row + f.USES]):

@@ -1,4 +1,4 @@
-"""What the compiled engine works on: tables of integers, and which column of them is what.
+"""The state of the compiled engine: tables of integers, and the meanings of their columns.
 
 All tables are flat arrays of 64-bit integers. A row begins at its number times the width of the table; the
 constants here are the columns. Plain arrays and not objects, because that is what a compiler makes fast.
@@ -52,7 +52,7 @@ FORM_AT, NAMED, ISSUE, INDEX, CLASS, FLIES, START, BEGUN, LAST, TICKETS = range(
 TRAILING, FLYING = 1, 2
 # The last writer of a slot: its pipe, its number (-1: none), when its result was visible, when its first
 # piece was. Who has read it since, as bits. How many writes were held so far and how many of those are over,
-# and the same of reads. The pipes that are to be woken when one more is over, as bits.
+# and as many numbers for reads. The pipes that are to be woken when one more is over, as bits.
 W_PIPE, W_INDEX, W_DONE, W_LEAD, READERS, WRITES_HELD, WRITES_OVER, READS_HELD, READS_OVER, WAKES = range(10)
 SLOTS = 10
 # The last reader of a slot on each pipe.

@@ -16,16 +16,17 @@ from typing import NamedTuple
 from ascendsim.cube.loads import round_up
 from ascendsim.ops.tiling.vendor.layer import (
     FRACTAL,
-    Layer,
+    LayerSizes,
     Machine,
     VendorPlan,
     align,
     ceil_div,
+    dgrad_rows,
     floor_to,
     is_whole,
     largest_whole,
+    rows_touched,
 )
-from ascendsim.ops.tiling.vendor.windows import dgrad_rows, rows_touched
 
 # The longer side of a block and the shorter one: with float32 they fill L0C of 128 KiB.
 LONG, SHORT = 256, 128
@@ -44,7 +45,7 @@ LEAST_PIXELS, LEAST_CHANNELS = 128, 256
 MOST_LOADED = 65535
 
 
-class Tile(NamedTuple):
+class Dgrad22Tile(NamedTuple):
     """A base block with its tiles in L1.
 
     m, n, k              the base block
@@ -61,10 +62,10 @@ class Tile(NamedTuple):
     copies_b: int = 2
 
 
-class Sizes(NamedTuple):
+class Dgrad22Sizes(NamedTuple):
     """The layer and the core; the reduction is counted in windows, all taps of one C0 group of channels."""
 
-    layer: Layer
+    layer: LayerSizes
     machine: Machine
 
     @property
@@ -82,20 +83,20 @@ class Sizes(NamedTuple):
         layer = self.layer
         return layer.itemsize * dgrad_rows(layer, pixels) * layer.output[2] * layer.stride[2]
 
-    def a_bytes(self, tile: Tile) -> int:
+    def a_bytes(self, tile: Dgrad22Tile) -> int:
         """Return the bytes of all copies of grad_output's tile."""
         channels = max(tile.a * tile.k // self.layer.taps, 1)
         return tile.copies_a * self.rows_bytes(tile.m) * channels
 
-    def b_bytes(self, tile: Tile) -> int:
+    def b_bytes(self, tile: Dgrad22Tile) -> int:
         """Return the bytes of all copies of the weights' tile; float32 turns windows in pairs."""
         windows = rows_touched(tile.b * tile.k, self.window)
         if self.layer.itemsize == 4:
             windows = round_up(windows, 2)
         return tile.copies_b * self.layer.itemsize * tile.n * windows * self.window
 
-    def fits(self, tile: Tile) -> bool:
-        """Tell whether both tiles are whole windows, one divides the other, and L1 holds their copies."""
+    def fits(self, tile: Dgrad22Tile) -> bool:
+        """Return whether both tiles are whole windows, one divides the other, and L1 holds their copies."""
         small, large = sorted((tile.a, tile.b))
         whole = all(step * tile.k % self.window == 0 for step in (small, large))
         return (
@@ -105,11 +106,11 @@ class Sizes(NamedTuple):
         )
 
 
-def basic_block(layer: Layer, machine: Machine) -> VendorPlan | None:
+def basic_block(layer: LayerSizes, machine: Machine) -> VendorPlan | None:
     """Return the plan of basic blocks; None where the operator takes another one, or no tile fits in L1."""
     if layer.itemsize != 2 or layer.groups > 1 or layer.transposed_forward:
         return None
-    sizes = Sizes(layer, machine)
+    sizes = Dgrad22Sizes(layer, machine)
     tile = _with_steps(sizes, _base_block(sizes))
     tile = tile if sizes.fits(tile) else _shrunk(sizes, tile)
     if not sizes.fits(tile) or tile.k * max(tile.m, tile.n) * layer.itemsize > machine.l0_half:
@@ -131,9 +132,9 @@ def basic_block(layer: Layer, machine: Machine) -> VendorPlan | None:
 
 
 def _host(
-    layer: Layer, single_n: int, images: int = 1, dims: tuple[int, int, int, int] = (1, 1, 1, 1)
+    layer: LayerSizes, single_n: int, images: int = 1, dims: tuple[int, int, int, int] = (1, 1, 1, 1)
 ) -> tuple[tuple[str, int], ...]:
-    """Return what no nest reads; `dims` are the parts of a grid along depth, images, rows and channels."""
+    """Return fields that no nest reads; `dims`: parts of a grid along depth, images, rows and channels."""
     channels = {
         "singleCoreCin1": ceil_div(single_n, layer.c0),
         "singleCoreCout": layer.co1 * layer.c0,
@@ -144,7 +145,7 @@ def _host(
     return tuple((channels | ones | parts | {"singleCoreBatch": images}).items())
 
 
-def _base_block(sizes: Sizes) -> Tile:
+def _base_block(sizes: Dgrad22Sizes) -> Dgrad22Tile:
     """Return the base block: the long side along the longer one of pixels and channels."""
     layer, machine = sizes
     half = machine.l0_half // layer.itemsize
@@ -160,15 +161,15 @@ def _base_block(sizes: Sizes) -> Tile:
     if m < LONG and k < FIRST_K:
         n = min(edge, floor_to(machine.l0c_floats // m, FRACTAL), channels)
     longest = min(_longest_k(sizes, m, n), sizes.reduction)
-    return Tile(m, n, largest_whole(longest, sizes.window) or k)
+    return Dgrad22Tile(m, n, largest_whole(longest, sizes.window) or k)
 
 
-def _longest_k(sizes: Sizes, m: int, n: int) -> int:
-    """Return the longest base_k of which L0A and L0B hold two copies."""
+def _longest_k(sizes: Dgrad22Sizes, m: int, n: int) -> int:
+    """Return the longest base_k with two copies in L0A and L0B."""
     return floor_to(sizes.machine.l0_half // sizes.layer.itemsize // max(m, n), FRACTAL)
 
 
-def _with_steps(sizes: Sizes, tile: Tile) -> Tile:
+def _with_steps(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> Dgrad22Tile:
     """Return the block with its tiles: all weights resident if that fits, else the better of two ways.
 
     Equal shares of L1 are taken only where they fit and hold more slices than equal steps, which else are
@@ -183,7 +184,7 @@ def _with_steps(sizes: Sizes, tile: Tile) -> Tile:
     return equal if sizes.fits(equal) and equal.a + equal.b > ladder.a + ladder.b else ladder
 
 
-def _equal_shares(sizes: Sizes, tile: Tile) -> Tile:
+def _equal_shares(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> Dgrad22Tile:
     """Return steps that give each operand half of L1, in groups of channels."""
     layer, half = sizes.layer, sizes.machine.l1 // 2
     a = half // tile.copies_a // (sizes.rows_bytes(tile.m) * layer.c0)
@@ -202,13 +203,13 @@ def largest_divisor(of: int, limit: int) -> int:
     return next(part for part in range(min(limit, of), 0, -1) if of % part == 0)
 
 
-def _with_groups(sizes: Sizes, tile: Tile, a: int, b: int) -> Tile:
+def _with_groups(sizes: Dgrad22Sizes, tile: Dgrad22Tile, a: int, b: int) -> Dgrad22Tile:
     """Return the steps that hold so many channel groups, the larger step a multiple of the smaller one."""
     a, b = (ceil_div(groups * sizes.window, tile.k) for groups in (a, b))
     return tile._replace(a=floor_to(a, min(a, b)), b=floor_to(b, min(a, b)))
 
 
-def _ladder(sizes: Sizes, tile: Tile) -> Tile:
+def _ladder(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> Dgrad22Tile:
     """Return the largest equal steps that fit, at most one of each tap; one slice each if none fit."""
     most = min(ceil_div(sizes.reduction, tile.k), sizes.layer.taps)
     # Only these are whole windows.
@@ -223,7 +224,7 @@ def _ladder(sizes: Sizes, tile: Tile) -> Tile:
 # --- blocks that do not fit in L1
 
 
-def _shrunk(sizes: Sizes, tile: Tile) -> Tile:
+def _shrunk(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> Dgrad22Tile:
     """Return a tile that fits, if any: smaller blocks first, then with fewer copies.
 
     Copies are given up one operand after the other, and a plan that had to give up one ends with one copy of
@@ -238,7 +239,7 @@ def _shrunk(sizes: Sizes, tile: Tile) -> Tile:
     return tile
 
 
-def _smaller(sizes: Sizes, given: Tile) -> Tile:
+def _smaller(sizes: Dgrad22Sizes, given: Dgrad22Tile) -> Dgrad22Tile:
     """Return the tile with shorter sides and a shorter base_k, or the given block with the last steps tried.
 
     Sides lose fractals until L1 holds the tiles. In any case base_k is then looked for below the longest one
@@ -258,7 +259,7 @@ def _smaller(sizes: Sizes, given: Tile) -> Tile:
     return tile._replace(m=given.m, n=given.n, k=given.k)
 
 
-def _shorter_side(sizes: Sizes, tile: Tile) -> Tile | None:
+def _shorter_side(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> Dgrad22Tile | None:
     """Return the tile with a fractal less along the longer side, of equal ones the channels; None at the end.
 
     Pixels stay at a row, or a fractal, at least.
@@ -268,7 +269,7 @@ def _shorter_side(sizes: Sizes, tile: Tile) -> Tile | None:
     return tile._replace(n=tile.n - FRACTAL) if tile.n > FRACTAL else None
 
 
-def _tried(sizes: Sizes, tile: Tile) -> Tile:
+def _tried(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> Dgrad22Tile:
     """Return the block with equal steps if they fit, else with equal shares of L1."""
     ladder = _ladder(sizes, tile)
     return ladder if sizes.fits(ladder) else _equal_shares(sizes, tile)
@@ -277,7 +278,7 @@ def _tried(sizes: Sizes, tile: Tile) -> Tile:
 # --- the tasks of basic blocks
 
 
-def _pixels_of_a_task(sizes: Sizes, tile: Tile) -> int:
+def _pixels_of_a_task(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> int:
     """Return the pixels of a task: whole rows of a block, or more where that keeps all cores busy."""
     layer, cores = sizes.layer, sizes.machine.cores
     height, width = layer.input[1:]
@@ -314,15 +315,15 @@ def _added_blocks(m: int, height: int, width: int) -> Iterator[int]:
             yield rows * width
 
 
-def _tasks(sizes: Sizes, tile: Tile, single_m: int) -> int:
+def _tasks(sizes: Dgrad22Sizes, tile: Dgrad22Tile, single_m: int) -> int:
     """Return the tasks of an operator whose tasks have so many pixels."""
     layer = sizes.layer
     images = layer.batch * layer.input[0]
     return ceil_div(layer.in_pixels, single_m) * images * ceil_div(layer.ci, tile.n)
 
 
-def _in_l2(sizes: Sizes, tile: Tile, single_m: int) -> bool:
-    """Tell whether L2 holds what all cores touch at a time: rows, weights, results and a block."""
+def _in_l2(sizes: Dgrad22Sizes, tile: Dgrad22Tile, single_m: int) -> bool:
+    """Return whether L2 holds what all cores touch at a time: rows, weights, results and a block."""
     layer = sizes.layer
     depths = max(layer.kernel[0] // layer.stride[0], 1)
     rows = max(dgrad_rows(layer, single_m) // layer.stride[1], 1)
@@ -335,7 +336,7 @@ def _in_l2(sizes: Sizes, tile: Tile, single_m: int) -> bool:
 # --- grids of cores
 
 
-class Grid(NamedTuple):
+class Dgrad22Grid(NamedTuple):
     """Parts along depth, images, rows and channels, one core each."""
 
     d: int
@@ -344,7 +345,7 @@ class Grid(NamedTuple):
     n: int
 
 
-def core_grid(layer: Layer, machine: Machine) -> VendorPlan | None:
+def core_grid(layer: LayerSizes, machine: Machine) -> VendorPlan | None:
     """Return the plan of a core grid; None where no grid uses enough cores, or its block does not fit."""
     if layer.groups > 1 or layer.itemsize not in (2, 4):
         return None
@@ -356,7 +357,7 @@ def core_grid(layer: Layer, machine: Machine) -> VendorPlan | None:
     used = grid.d * grid.batch * grid.m * grid.n
     single_m = ceil_div(height, grid.m) * width
     single_n = ceil_div(layer.ci1, grid.n) * layer.c0
-    sizes = Sizes(layer, machine._replace(l1=machine.l1 - RESERVED_BYTES))
+    sizes = Dgrad22Sizes(layer, machine._replace(l1=machine.l1 - RESERVED_BYTES))
     tile = _quarters(sizes, _grid_block(sizes, single_m, single_n))
     # At least three of five cores get work.
     if 5 * used < 3 * machine.cores or not _accepted(sizes, tile):
@@ -379,7 +380,7 @@ def core_grid(layer: Layer, machine: Machine) -> VendorPlan | None:
     )
 
 
-def _grid(layer: Layer, cores: int) -> Grid | None:
+def _grid(layer: LayerSizes, cores: int) -> Dgrad22Grid | None:
     """Return the grid of the most cores, or of one less, down to three of five.
 
     Depths and images take the divisors that they share with the cores. The rest goes to pixels as far as
@@ -389,7 +390,7 @@ def _grid(layer: Layer, cores: int) -> Grid | None:
     for used in range(cores, cores * 3 // 5 - 1, -1):
         d, batch = gcd(used, layer.input[0]), gcd(used, layer.batch)
         if d * batch % used == 0:
-            return Grid(d, used // d, 1, 1)
+            return Dgrad22Grid(d, used // d, 1, 1)
         both = gcd(used, d * batch)
         rest = used // both
         d = gcd(d, both)
@@ -398,19 +399,19 @@ def _grid(layer: Layer, cores: int) -> Grid | None:
             first, second = gcd(m, rest), gcd(n, rest)
             for parts in ((first, rest // first), (rest // second, second)):
                 if _long_enough(layer, *parts):
-                    return Grid(d, both // d, *parts)
+                    return Dgrad22Grid(d, both // d, *parts)
         if layer.in_pixels >= LEAST_PIXELS * rest:
-            return Grid(d, both // d, rest, 1)
+            return Dgrad22Grid(d, both // d, rest, 1)
     return None
 
 
-def _long_enough(layer: Layer, m: int, n: int) -> bool:
-    """Tell whether parts of both sides are long enough, where a side is cut at all."""
+def _long_enough(layer: LayerSizes, m: int, n: int) -> bool:
+    """Return whether parts of both sides are long enough, where a side is cut at all."""
     channels = layer.ci1 * layer.c0
     return (n == 1 or channels >= LEAST_CHANNELS * n) and (m == 1 or layer.in_pixels >= LEAST_PIXELS * m)
 
 
-def _grid_block(sizes: Sizes, single_m: int, single_n: int) -> Tile:
+def _grid_block(sizes: Dgrad22Sizes, single_m: int, single_n: int) -> Dgrad22Tile:
     """Return the base block of a share: the long side along the longer one; windows, or rows of taps."""
     layer, window = sizes.layer, sizes.window
     shorter = sizes.machine.beside(LONG, SHORT)
@@ -423,11 +424,11 @@ def _grid_block(sizes: Sizes, single_m: int, single_n: int) -> Tile:
         k = sizes.reduction
     elif sizes.reduction % k:
         k = row
-    return Tile(min(m, align(single_m)), min(n, align(single_n)), k)
+    return Dgrad22Tile(min(m, align(single_m)), min(n, align(single_n)), k)
 
 
-def _quarters(sizes: Sizes, tile: Tile) -> Tile:
-    """Return the block with tiles of which each of four copies has a quarter of L1.
+def _quarters(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> Dgrad22Tile:
+    """Return the block with steps for which each of four copies of tiles fits a quarter of L1.
 
     An operand that its quarter holds as a whole has one copy.
     """
@@ -455,13 +456,13 @@ def _quarters(sizes: Sizes, tile: Tile) -> Tile:
 
 
 def _paired(a: int, b: int) -> tuple[int, int]:
-    """Return counts of which b, even and the smaller one, divides a: whichever is lowered, more is loaded."""
+    """Return counts where b, even and smaller, divides a; a or b is lowered, whichever keeps more slices."""
     lowered = floor_to(a, b), b
     even = next((part for part in range(floor_to(b, 2), 0, -2) if a % part == 0), 0)
     return max(lowered, (a, even), key=lambda pair: pair[0] * pair[1])
 
 
-def _turned(sizes: Sizes, tile: Tile) -> Tile:
+def _turned(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> Dgrad22Tile:
     """Return the steps of float32, whose weights are turned in fractals of 16 channels, two windows."""
     layer, (a, b) = sizes.layer, (tile.a, tile.b)
     if tile.copies_b == 1 or layer.co1 % 2 or (layer.taps == 1 and tile.k < FRACTAL):
@@ -471,8 +472,8 @@ def _turned(sizes: Sizes, tile: Tile) -> Tile:
     return tile._replace(a=floor_to(a * tile.k, sizes.window) // tile.k, b=b)
 
 
-def _accepted(sizes: Sizes, tile: Tile) -> bool:
-    """Tell whether the operator takes a grid's block: two copies in L0A and L0B, and its tiles in L1.
+def _accepted(sizes: Dgrad22Sizes, tile: Dgrad22Tile) -> bool:
+    """Return whether the operator takes a grid's block: two copies in L0A and L0B, and its tiles in L1.
 
     Turning the weights of several taps takes one C0 group more in L0B.
     """

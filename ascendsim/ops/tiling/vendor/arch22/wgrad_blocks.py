@@ -16,9 +16,21 @@ from math import gcd
 
 from ascendsim.cube.loads import round_up
 from ascendsim.ops.problems.products import takes_blocks
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, VendorPlan, align, ceil_div, floor_to
-from ascendsim.ops.tiling.vendor.shrinking import Base, Room, shrunk, whole_rows, window_lines
-from ascendsim.ops.tiling.vendor.windows import wgrad_rows
+from ascendsim.ops.tiling.vendor.layer import (
+    FRACTAL,
+    L1Need,
+    LayerSizes,
+    Machine,
+    VendorPlan,
+    WgradBase,
+    align,
+    ceil_div,
+    floor_to,
+    shrunk,
+    wgrad_rows,
+    whole_rows,
+    window_lines,
+)
 
 LONG, SHORT = 256, 128
 # Bytes of base_k beside these sides: of tasks with whole images, and of tasks of some rows.
@@ -30,7 +42,7 @@ STREAMS = {"": 0, "batch_depth": 1, "height": 2}
 
 
 @dataclass(frozen=True)
-class Block:
+class Wgrad22Block:
     """A base block of grad_weight with its tiles in L1, and how tasks are cut.
 
     layer              of merged groups
@@ -40,11 +52,11 @@ class Block:
     wide_n             columns of a task, where these are more than follow from the block; 0: they are not
     """
 
-    layer: Layer
+    layer: LayerSizes
     machine: Machine
     columns: int
     split: str
-    base: Base
+    base: WgradBase
     depth_a: int = 1
     depth_b: int = 1
     wide_n: int = 0
@@ -136,27 +148,27 @@ class Block:
 
     @property
     def fits(self) -> bool:
-        """Tell whether L1 holds the tiles."""
+        """Return whether L1 holds the tiles."""
         return self.l1_bytes <= self.machine.l1
 
     @property
     def legal(self) -> bool:
-        """Tell whether all buffers hold what the block needs; operators do not ask for it at the end."""
+        """Return whether all buffers hold what the block needs; operators do not ask for it at the end."""
         m, n, k = self.base
         half = self.machine.l0_half // self.layer.itemsize
         return self.fits and k * max(m, n) <= half and m * n <= self.machine.l0c_floats
 
-    def shrunk(self) -> Block | None:
+    def shrunk(self) -> Wgrad22Block | None:
         """Return the block, one slice and one copy of each operand, made smaller for L1; None: no block."""
         shallow = replace(self, depth_a=1, depth_b=1)
         base = shrunk(self.base, shallow.room)
         return replace(shallow, base=base) if base.k else None
 
     @property
-    def room(self) -> Room:
-        """What blocks of this one's layer take in L1."""
+    def room(self) -> L1Need:
+        """Room that blocks of this layer take in L1."""
         size, line = self.layer.itemsize, self.layer.input[2]
-        return Room(
+        return L1Need(
             self.layer,
             self.machine,
             lambda base: base.m * base.k * size,
@@ -167,7 +179,7 @@ class Block:
         )
 
 
-def basic_block(given: Layer, machine: Machine) -> VendorPlan | None:
+def basic_block(given: LayerSizes, machine: Machine) -> VendorPlan | None:
     """Return the plan of basic blocks; None where the operator takes another one, or no tile fits in L1.
 
     Blocks of different tasks are added atomically, so this is not for calls that must be deterministic.
@@ -198,37 +210,37 @@ def basic_block(given: Layer, machine: Machine) -> VendorPlan | None:
     )
 
 
-def takes_basic_blocks(layer: Layer) -> bool:
-    """Tell whether the operator computes a layer by basic blocks."""
+def takes_basic_blocks(layer: LayerSizes) -> bool:
+    """Return whether the operator computes a layer by basic blocks."""
     if layer.itemsize != 2 or layer.groups > 1 or (layer.dilation[0] > 1 and layer.kernel[0] > 1):
         return False
     return takes_blocks(layer.kernel, layer.co, layer.ci)
 
 
-def _columns(layer: Layer, depths: int) -> int:
+def _columns(layer: LayerSizes, depths: int) -> int:
     """Return the columns of the product, of so many kernel depths together."""
     return layer.taps * layer.ci1 * layer.c0 * depths
 
 
-def _l0c_copies(block: Block) -> int:
+def _l0c_copies(block: Wgrad22Block) -> int:
     """Return the copies of a tile in L0C: two if they fit."""
     return 2 if 2 * block.base.m * block.base.n <= block.machine.l0c_floats else 1
 
 
-def _clipped(layer: Layer, columns: int, sides: tuple[int, int], k: int) -> Base:
+def _clipped(layer: LayerSizes, columns: int, sides: tuple[int, int], k: int) -> WgradBase:
     """Return the base block with no more than the product has; base_k grows for each side that is short."""
     (m0, n0), pixels = sides, align(layer.out_pixels)
     m, n = min(m0, align(layer.co)), min(n0, align(columns))
     k = min(floor_to(k * m0 // m, FRACTAL), floor_to(k * n0 // n, FRACTAL), pixels)
-    return Base(m, n, whole_rows(k, layer.output[2]))
+    return WgradBase(m, n, whole_rows(k, layer.output[2]))
 
 
-def _whole_images(layer: Layer, machine: Machine, columns: int) -> Block | None:
+def _whole_images(layer: LayerSizes, machine: Machine, columns: int) -> Wgrad22Block | None:
     """Return the block of tasks with whole images, with tiles as deep as L1 holds."""
     shorter = machine.beside(LONG, SHORT)
     sides = (LONG, shorter) if align(layer.co) > SHORT else (shorter, LONG)
     base = _clipped(layer, columns, sides, WHOLE_K_BYTES // layer.itemsize)
-    block = Block(layer, machine, columns, "mn", base)
+    block = Wgrad22Block(layer, machine, columns, "mn", base)
     for depth_a, depth_b in WHOLE_DEPTHS:
         deep = replace(block, depth_a=depth_a, depth_b=depth_b)
         if deep.fits:
@@ -236,13 +248,13 @@ def _whole_images(layer: Layer, machine: Machine, columns: int) -> Block | None:
     return block.shrunk()
 
 
-def _rows_of_images(layer: Layer, machine: Machine) -> Block | None:
+def _rows_of_images(layer: LayerSizes, machine: Machine) -> Wgrad22Block | None:
     """Return the block of tasks with some rows, with the deepest tiles that leave each core a task."""
     columns = _columns(layer, layer.kernel[0])
     split = "nk" if align(layer.co) > columns else "mk"
     sides = SHORT, machine.beside(SHORT, SHORT)
     base = _clipped(layer, columns, sides, ROWS_K_BYTES // layer.itemsize)
-    block = Block(layer, machine, columns, split, base)
+    block = Wgrad22Block(layer, machine, columns, split, base)
     for stays, comes in ROWS_DEPTHS:
         depth_a, depth_b = (stays, comes) if split == "mk" else (comes, stays)
         block = replace(block, depth_a=depth_a, depth_b=depth_b)
@@ -252,8 +264,8 @@ def _rows_of_images(layer: Layer, machine: Machine) -> Block | None:
     return block if block.fits else block.shrunk()
 
 
-def _plan(block: Block) -> VendorPlan:
-    """Return what plans of all blocks say alike."""
+def _plan(block: Wgrad22Block) -> VendorPlan:
+    """Return the plan with the fields that all blocks share."""
     step_ka, step_kb, step_m, step_n = block.steps
     host = {"stepM": step_m, "iterateOrder": int(block.rows > block.columns), "bl1Bound": block.b_elements}
     return VendorPlan(
@@ -271,12 +283,12 @@ def _plan(block: Block) -> VendorPlan:
 # --- deterministic
 
 
-def stream_k(given: Layer, machine: Machine) -> VendorPlan | None:
+def stream_k(given: LayerSizes, machine: Machine) -> VendorPlan | None:
     """Return the plan in which every element of the result is added by one core, in one order.
 
     Only the tasks of the last round are cut further; vector cores add their parts in a fixed order. None: no
     tile fits in L1. The operator takes it where input lies in groups of channels, as it does in all calls
-    here; of a plain layout its library plans such a call.
+    here; its library plans calls with a plain layout.
     """
     # A task reduces all images and depths for one kernel depth: the kernel's depths are tasks of their own.
     layer = given.merged(given.merge_factor(FRACTAL))
@@ -309,17 +321,17 @@ def _streams(ways: int, axis: str) -> dict[str, int]:
     return {"streamKType": STREAMS[axis], "coreStreamK": ways if axis else 0}
 
 
-def _tasks(block: Block) -> int:
+def _tasks(block: Wgrad22Block) -> int:
     """Return the tasks of tiles of the result."""
     return _tasks_of_a_strip(block) * block.strips
 
 
-def _tasks_of_a_strip(block: Block) -> int:
+def _tasks_of_a_strip(block: Wgrad22Block) -> int:
     """Return the tasks of one strip of columns."""
     return ceil_div(block.rows, block.single_m) * block.layer.groups * block.layer.kernel[0]
 
 
-def _widened(block: Block) -> Block:
+def _widened(block: Wgrad22Block) -> Wgrad22Block:
     """Return the block with wider strips, where the tasks then keep all cores busy to the end.
 
     Strips so wide that the tasks fill whole rounds come first, then those whose last round does if it is cut
@@ -342,13 +354,13 @@ def _widened(block: Block) -> Block:
     return block
 
 
-def _strip(block: Block, others: int, tasks: int) -> int:
+def _strip(block: Wgrad22Block, others: int, tasks: int) -> int:
     """Return the columns of a strip with which so many tasks come out evenly: at least a block's."""
     wide = ceil_div(block.layer.ci1, tasks // gcd(others, tasks)) * block.window
     return max(block.single_n, min(wide, block.columns))
 
 
-def _retiled(block: Block) -> Block:
+def _retiled(block: Wgrad22Block) -> Wgrad22Block:
     """Return the block with whole windows for columns, where its strips would end in a thin tile."""
     strip, layer, machine = align(block.single_n), block.layer, block.machine
     block = replace(block, wide_n=block.single_n, base=block.base._replace(n=min(block.base.n, strip)))
@@ -367,13 +379,13 @@ def _retiled(block: Block) -> Block:
     halved = m // 2 if m > SHORT and beside < m else beside
     m = max(FRACTAL, floor_to(min(halved, beside), FRACTAL))
     longest = floor_to(machine.l0b // layer.itemsize // 2 // max(m, n), FRACTAL)
-    k = next(_shorter(replace(block, base=Base(m, n, longest)), block.steps), 0)
+    k = next(_shorter(replace(block, base=WgradBase(m, n, longest)), block.steps), 0)
     # Steps are those of the depth found for the block before.
-    return replace(block, base=Base(m, n, k), wide_n=0) if k else block
+    return replace(block, base=WgradBase(m, n, k), wide_n=0) if k else block
 
 
-def _shorter(block: Block, steps: tuple[int, int, int, int]) -> Iterator[int]:
-    """Yield, longest first, the lengths of base_k of which L1 holds so many slices."""
+def _shorter(block: Wgrad22Block, steps: tuple[int, int, int, int]) -> Iterator[int]:
+    """Yield, longest first, the lengths of base_k with `steps` slices in L1."""
     layer, (m, n, longest) = block.layer, block.base
     copies_a, copies_b = block.copies
     line = layer.input[2] * window_lines(n, layer) * layer.c0
@@ -383,7 +395,7 @@ def _shorter(block: Block, steps: tuple[int, int, int, int]) -> Iterator[int]:
             yield k
 
 
-def _tail(block: Block, tail: int, used: int) -> tuple[int, str]:
+def _tail(block: Wgrad22Block, tail: int, used: int) -> tuple[int, str]:
     """Return in how many parts each task of the last round is cut, and along which axis."""
     if not 0 < tail <= used // 2:
         return 1, ""

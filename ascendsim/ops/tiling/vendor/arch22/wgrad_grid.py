@@ -8,9 +8,17 @@ from __future__ import annotations
 from math import gcd
 from typing import NamedTuple
 
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, VendorPlan, align, ceil_div, floor_to
-from ascendsim.ops.tiling.vendor.shrinking import Base
-from ascendsim.ops.tiling.vendor.windows import rows_touched
+from ascendsim.ops.tiling.vendor.layer import (
+    FRACTAL,
+    LayerSizes,
+    Machine,
+    VendorPlan,
+    WgradBase,
+    align,
+    ceil_div,
+    floor_to,
+    rows_touched,
+)
 
 CORES = 20
 # Images and depths take so many cores at least, and all parts together four of five.
@@ -22,7 +30,7 @@ TALL, WIDE = (128, 256, 64), (64, 512, 32)
 RESERVED_BYTES = 128
 
 
-class Grid(NamedTuple):
+class Wgrad22Grid(NamedTuple):
     """Parts along depths and images of grad_output, channels of input, and rows."""
 
     d: int
@@ -31,10 +39,10 @@ class Grid(NamedTuple):
     k: int
 
 
-class Share(NamedTuple):
-    """What one core of a grid has: channels of grad_output, columns, rows of pixels."""
+class Wgrad22Share(NamedTuple):
+    """The work of one core of a grid: channels of grad_output, columns, rows of pixels."""
 
-    layer: Layer
+    layer: LayerSizes
     rows: int
     columns: int
     height: int
@@ -55,7 +63,7 @@ class Share(NamedTuple):
         return self.layer.input[2] * lines * FRACTAL
 
 
-def core_grid(given: Layer, machine: Machine) -> VendorPlan | None:
+def core_grid(given: LayerSizes, machine: Machine) -> VendorPlan | None:
     """Return the plan that gives cores to images and depths first; None where the operator searches instead.
 
     Only the 20-core parts do so, for bfloat16; the caller says which type it is.
@@ -69,7 +77,7 @@ def core_grid(given: Layer, machine: Machine) -> VendorPlan | None:
     if grid is None or grid.d * grid.batch * grid.n * grid.k < LEAST_CORES:
         return None
     groups = ceil_div(layer.ci1, grid.n)
-    share = Share(layer, align(layer.co), groups * window, ceil_div(layer.output[1], grid.k))
+    share = Wgrad22Share(layer, align(layer.co), groups * window, ceil_div(layer.output[1], grid.k))
     base = _base(share)
     steps = _steps(share, base, machine.l1 - RESERVED_BYTES)
     if steps is None or 2 * layer.itemsize * base.k * max(base.m, base.n) > min(machine.l0a, machine.l0b):
@@ -108,11 +116,11 @@ def core_grid(given: Layer, machine: Machine) -> VendorPlan | None:
     )
 
 
-def _grid(layer: Layer, columns: int) -> Grid | None:
+def _grid(layer: LayerSizes, columns: int) -> Wgrad22Grid | None:
     """Return the grid: divisors of depths and images, the rest to rows or channels, whichever has more."""
     d, batch = gcd(CORES, layer.output[0]), gcd(CORES, layer.batch)
     if d * batch % CORES == 0:
-        return Grid(d, CORES // d, 1, 1)
+        return Wgrad22Grid(d, CORES // d, 1, 1)
     both = gcd(CORES, d * batch)
     if both < LEAST_IMAGES:
         return None
@@ -122,16 +130,16 @@ def _grid(layer: Layer, columns: int) -> Grid | None:
     of_channels = columns >= LEAST_COLUMNS * rest and _even(layer.ci1, rest)
     rows_first = ceil_div(pixels, LEAST_PIXELS) >= ceil_div(columns, LEAST_COLUMNS)
     if of_rows and (rows_first or not of_channels):
-        return Grid(d, both // d, 1, rest)
-    return Grid(d, both // d, rest, 1) if of_channels else None
+        return Wgrad22Grid(d, both // d, 1, rest)
+    return Wgrad22Grid(d, both // d, rest, 1) if of_channels else None
 
 
 def _even(extent: int, parts: int) -> bool:
-    """Tell whether an axis comes out in so many parts."""
+    """Return whether an axis comes out in so many parts."""
     return extent >= parts and ceil_div(extent, ceil_div(extent, parts)) == parts
 
 
-def _base(share: Share) -> Base:
+def _base(share: Wgrad22Share) -> WgradBase:
     """Return the base block: a longer base_k where the sides are short, or wide for few rows."""
     pixels = share.height * share.layer.output[2]
     m, n, k = min(TALL[0], share.rows), min(TALL[1], share.columns), TALL[2]
@@ -141,10 +149,10 @@ def _base(share: Share) -> Base:
     if m <= WIDE[0] and pixels < share.columns >= WIDE[1]:
         k = align(pixels) if pixels <= WIDE[2] else WIDE[2]
         n = min(WIDE[1], share.columns)
-    return Base(m, n, k)
+    return WgradBase(m, n, k)
 
 
-def _steps(share: Share, base: Base, l1: int) -> tuple[int, int] | None:
+def _steps(share: Wgrad22Share, base: WgradBase, l1: int) -> tuple[int, int] | None:
     """Return the slices of either tile, L1 shared out as the traffic is; None where two copies do not fit."""
     layer, line = share.layer, share.input_line(base.n)
     width, size = layer.output[2], layer.itemsize
@@ -159,7 +167,7 @@ def _steps(share: Share, base: Base, l1: int) -> tuple[int, int] | None:
     return (a, b) if 2 * size * elements < l1 else None
 
 
-def _input_elements(share: Share, base: Base, step: int) -> int:
+def _input_elements(share: Wgrad22Share, base: WgradBase, step: int) -> int:
     """Return the elements of one copy of input's tile."""
     rows = rows_touched(step * base.k, share.layer.output[2])
     return share.input_rows(rows) * share.input_line(base.n)

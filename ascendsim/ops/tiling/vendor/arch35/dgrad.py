@@ -20,8 +20,8 @@ from ascendsim.ops.tiling.vendor.arch35.dgrad_block import (
     MOST_BYTE,
     SHORT,
     WIDEST_LOADED,
-    Block,
-    Part,
+    Dgrad35Block,
+    Dgrad35Part,
     Start,
     backward_pads,
     base_block,
@@ -36,14 +36,14 @@ from ascendsim.ops.tiling.vendor.arch35.dgrad_split import holding_all, kernel_s
 from ascendsim.ops.tiling.vendor.layer import (
     FRACTAL,
     PLAIN,
-    Layer,
+    LayerSizes,
     Machine,
     VendorPlan,
     align,
     ceil_div,
     floor_to,
+    rows_touched,
 )
-from ascendsim.ops.tiling.vendor.windows import rows_touched
 
 # L1 must have room for so many pixels of one C0 group under all taps, beside the weights of a fractal.
 PIXELS_OF_ALL_TAPS = 1024
@@ -61,7 +61,7 @@ HIDING, HIDING_FEW_TAPS, HIDING_FLOAT32 = 512, 384, 256
 MOST_TURNED_CHANNELS = 65535
 
 
-def grad_input(given: Layer, machine: Machine) -> VendorPlan | None:
+def grad_input(given: LayerSizes, machine: Machine) -> VendorPlan | None:
     """Return the plan of grad_input: the first of the operator's strategies that takes the layer, or None."""
     factor = merge_factor(given, machine)
     layer = given.merged(factor)
@@ -81,8 +81,8 @@ def grad_input(given: Layer, machine: Machine) -> VendorPlan | None:
     return _planned(given, factor, "inner_product", block, segment) if block is not None else None
 
 
-def merge_factor(layer: Layer, machine: Machine) -> int:
-    """Return how many groups are computed as one: vector cores build their block-diagonal weights in UB."""
+def merge_factor(layer: LayerSizes, machine: Machine) -> int:
+    """Return how many groups are merged: vector cores build their block-diagonal weights in UB."""
     factor = layer.merge_factor(layer.c0)
     if factor == 1 or layer.itemsize == 1 or taps_of_pass(layer, machine) != "all":
         return 1
@@ -95,15 +95,15 @@ def merge_factor(layer: Layer, machine: Machine) -> int:
 # --- taps, and what they ask of a reduction
 
 
-def part_of(given: Layer, machine: Machine, factor: int = 1) -> Part:
+def part_of(given: LayerSizes, machine: Machine, factor: int = 1) -> Dgrad35Part:
     """Return the pass of a kernel that is not split, whose groups are merged by a factor."""
     taps = taps_of_pass(given, machine)
     if taps == "all" and factor == 1 and _four_channels(given, machine):
         taps = "c04"
-    return Part(given.merged(factor), machine, taps)
+    return Dgrad35Part(given.merged(factor), machine, taps)
 
 
-def taps_of_pass(layer: Layer, machine: Machine) -> str:
+def taps_of_pass(layer: LayerSizes, machine: Machine) -> str:
     """Return the taps of a pass: all if L1 and one load3d can serve them, a row of them ("kh"), or one."""
     _, kh, kw = layer.kernel
     high, wide = (max(*backward_pads(layer, axis), layer.dilation[axis]) <= MOST_BYTE for axis in (1, 2))
@@ -120,8 +120,8 @@ def taps_of_pass(layer: Layer, machine: Machine) -> str:
     return "kh" if wide and held(kw, 0) else "khkw"
 
 
-def _four_channels(layer: Layer, machine: Machine) -> bool:
-    """Tell whether a tap takes four channels instead of C0: two bytes, few channels, no steps or gaps."""
+def _four_channels(layer: LayerSizes, machine: Machine) -> bool:
+    """Return whether a tap takes four channels instead of C0: two bytes, few channels, no steps or gaps."""
     depth = layer.kernel[0]
     few = layer.co * layer.groups <= C04_CHANNELS and layer.itemsize == 2 and layer.layouts.plain
     whole = max(*layer.stride[1:], *layer.dilation[1:]) == 1 and min(backward_pads(layer, 2)) >= 0
@@ -132,14 +132,14 @@ def _four_channels(layer: Layer, machine: Machine) -> bool:
     return few and whole and several and max(weights, turned) <= half
 
 
-class Segment(NamedTuple):
-    """What of a long reduction is added before a partial result leaves L0C: channels, and k. 0: all."""
+class Dgrad35Segment(NamedTuple):
+    """The part of a long reduction that is added before a result leaves L0C: channels, and k. 0: all."""
 
     channels: int = 0
     length: int = 0
 
 
-def _segment(part: Part, given: Layer) -> Segment:
+def _segment(part: Dgrad35Part, given: LayerSizes) -> Dgrad35Segment:
     """Return the segment of a reduction; a short one is its own."""
     layer, taps = part.layer, part.count
     plain = layer.layouts.input == layer.layouts.grad_output == PLAIN
@@ -147,18 +147,18 @@ def _segment(part: Part, given: Layer) -> Segment:
     if layer.itemsize == 4 and plain:
         limit = LONG_PLAIN_FP32
     if part.taps == "c04" or given.groups > 1 or part.reduction < limit:
-        return Segment()
+        return Dgrad35Segment()
     share = layer.co if taps >= limit else max(limit // taps, 1)
     channels = max(floor_to(share, layer.c0), 1)
     if channels >= layer.co:
-        return Segment()
-    return Segment(channels, ceil_div(channels * taps, layer.c0) * layer.c0)
+        return Dgrad35Segment()
+    return Dgrad35Segment(channels, ceil_div(channels * taps, layer.c0) * layer.c0)
 
 
 # --- the strategies
 
 
-def _inner_product(part: Part, segment: Segment) -> Block | None:
+def _inner_product(part: Dgrad35Part, segment: Dgrad35Segment) -> Dgrad35Block | None:
     """Return the block that fills L0C; None if not even the smallest fits in L1."""
     block = base_block(part)
     if segment.channels:
@@ -169,14 +169,14 @@ def _inner_product(part: Part, segment: Segment) -> Block | None:
     return block if block.legal else None
 
 
-def _within(base_k: int, part: Part, segment: Segment) -> int:
+def _within(base_k: int, part: Dgrad35Part, segment: Dgrad35Segment) -> int:
     """Return a base_k of whole windows, but no longer than a segment."""
     if base_k > segment.length:
         return max(segment.length, part.layer.c0)
     return ceil_div(base_k, part.window) * part.window if base_k > part.window else base_k
 
 
-def _small_shape(part: Part, given: Layer) -> Block | None:
+def _small_shape(part: Dgrad35Part, given: LayerSizes) -> Dgrad35Block | None:
     """Return the block of a product with few tasks: it takes the fewest rounds, with little to load."""
     layer, machine = part.layer, part.machine
     tiles = ceil_div(part.m * part.n * 4, machine.l0c) * part.images
@@ -190,13 +190,13 @@ def _small_shape(part: Part, given: Layer) -> Block | None:
     return block if block.legal else None
 
 
-def _takes_all_taps(part: Part) -> bool:
-    """Tell whether a pass adds all taps; of 8 bits only such weights are asked about that lie by channels."""
+def _takes_all_taps(part: Dgrad35Part) -> bool:
+    """Return whether a pass adds all taps; with 8 bits this is asked only for weights stored by channels."""
     layer = part.layer
     return part.taps in ("all", "c04") and (layer.itemsize > 1 or layer.layouts.weight == "NDHWC")
 
 
-def _scanned(first: Block, given: Layer) -> Block:
+def _scanned(first: Dgrad35Block, given: LayerSizes) -> Dgrad35Block:
     """Return the last of the blocks that cut both sides evenly and were not worse than all before it.
 
     Worse is what takes more rounds; of as many rounds what has fewer tasks, or more to load.
@@ -235,7 +235,7 @@ def _scanned(first: Block, given: Layer) -> Block:
     return replace(block, cl0=block.l0c_copies)
 
 
-def _row_cut(part: Part, parts: int) -> tuple[int, int]:
+def _row_cut(part: Dgrad35Part, parts: int) -> tuple[int, int]:
     """Return a block's pixels and those of a task where an image is cut in so many: whole rows if as many."""
     base_m = align(ceil_div(part.pixels, parts))
     rows = max(base_m // part.width, 1) * part.width
@@ -244,7 +244,7 @@ def _row_cut(part: Part, parts: int) -> tuple[int, int]:
     return base_m, base_m
 
 
-def _full_load(part: Part) -> Block | None:
+def _full_load(part: Dgrad35Part) -> Dgrad35Block | None:
     """Return the block with resident weights; None where they do not fit or would not pay."""
     layer, machine, m, n, k = part.layer, part.machine, part.m, part.n, part.reduction
     size = layer.itemsize
@@ -264,7 +264,7 @@ def _full_load(part: Part) -> Block | None:
     return block if block.legal else None
 
 
-def _full_shares(block: Block) -> Block:
+def _full_shares(block: Dgrad35Block) -> Dgrad35Block:
     """Return the block with its share of depths, rows and columns: all cores equally busy if possible."""
     part, cores = block.part, block.part.machine.cores
     layer, columns = part.layer, block.columns
@@ -298,11 +298,11 @@ def _up(value: int, unit: int) -> int:
 
 
 def _planned(
-    given: Layer, factor: int, strategy: str, block: Block, segment: Segment | None = None
+    given: LayerSizes, factor: int, strategy: str, block: Dgrad35Block, segment: Dgrad35Segment | None = None
 ) -> VendorPlan:
     """Return the plan of a block: its tiles, its tasks and their order."""
     part, layer = block.part, block.part.layer
-    segment = segment or Segment()
+    segment = segment or Dgrad35Segment()
     rows = ceil_div(part.pixels, block.single_m)
     # Windows of depth are used again by the next depth; otherwise weights by the next rows of pixels.
     if layer.kernel[0] > 1:
@@ -348,8 +348,8 @@ def _planned(
     return VendorPlan(strategy, block.base_m, block.base_n, block.base_k, *block.steps, **values)
 
 
-def _zeroed(layer: Layer, machine: Machine) -> bool:
-    """Tell whether the result is cleared first, as some of it may meet no tap; of W nothing is asked."""
+def _zeroed(layer: LayerSizes, machine: Machine) -> bool:
+    """Return whether the result is cleared first, as some of it may meet no tap; of W nothing is asked."""
     steps = layer.stride[0] > layer.kernel[0] or layer.stride[1] > layer.kernel[1]
     if steps or layer.dilation[0] > 1 or taps_of_pass(layer, machine) != "all":
         return True
@@ -360,8 +360,8 @@ def _zeroed(layer: Layer, machine: Machine) -> bool:
     )
 
 
-def turned_first(layer: Layer, strategy: str, block: Block) -> bool:
-    """Tell whether vector cores turn all weights into a workspace before the cube cores begin.
+def turned_first(layer: LayerSizes, strategy: str, block: Dgrad35Block) -> bool:
+    """Return whether vector cores turn all weights into a workspace before the cube cores begin.
 
     That is for weights that the cube would not hide the turning of, or that are loaded over and over.
     """
@@ -385,8 +385,8 @@ def turned_first(layer: Layer, strategy: str, block: Block) -> bool:
     return size == 1 or not (again and block.base_m >= _hiding(layer))
 
 
-def _read_often(block: Block) -> bool:
-    """Tell whether weights of 16 bits are loaded so often that turning them once pays."""
+def _read_often(block: Dgrad35Block) -> bool:
+    """Return whether weights of 16 bits are loaded so often that turning them once pays."""
     part, layer, cores = block.part, block.part.layer, block.part.machine.cores
     if layer.kernel[0] == 1 or layer.input[0] == 1:
         return False
@@ -396,7 +396,7 @@ def _read_often(block: Block) -> bool:
     return loads >= tasks and (quick or ceil_div(loads, tasks) > 1 or 5 * block.base_m <= block.base_n)
 
 
-def _hiding(layer: Layer) -> int:
+def _hiding(layer: LayerSizes) -> int:
     """Return from how many pixels of a block on the cube hides the turning."""
     if layer.true_fp32:
         return HIDING_FLOAT32

@@ -16,8 +16,16 @@ from math import gcd
 from typing import NamedTuple
 
 from ascendsim.frozen import cached_property
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, align, ceil_div, floor_to, is_whole
-from ascendsim.ops.tiling.vendor.windows import rows_touched
+from ascendsim.ops.tiling.vendor.layer import (
+    FRACTAL,
+    LayerSizes,
+    Machine,
+    align,
+    ceil_div,
+    floor_to,
+    is_whole,
+    rows_touched,
+)
 
 # What one load3d can say of a padding or of a gap between taps.
 MOST_BYTE = 255
@@ -33,7 +41,7 @@ SMALLER_M, FEWEST_TASKS, MOST_TASKS = 256, 10, 45
 LOADS_BOUND, SHORT = 512, 128
 # Weights stay in L1 for rows of so many pixels at most.
 WIDEST_LOADED = 512
-# The kernel is told the length of a tile of grad_output in 16 bits.
+# The kernel gets the length of a tile of grad_output in 16 bits.
 MOST_LENGTH = 65535
 # Copies of both operands' tiles in L1, in the order in which they are tried.
 PINGPONG = ((2, 2), (2, 1), (1, 2), (1, 1))
@@ -48,15 +56,15 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one pass works on.
+class Dgrad35Part:
+    """The work of one pass.
 
     layer    with its groups merged
     taps     "all", "c04", "kh" or "khkw": see VendorPlan
     split    "", "h" or "hw": the axes along which the stride splits the kernel
     """
 
-    layer: Layer
+    layer: LayerSizes
     machine: Machine
     taps: str = "all"
     split: str = ""
@@ -87,7 +95,7 @@ class Part:
 
     @cached_property
     def smallest_window(self) -> int:
-        """The same of the smallest of the kernels that a split makes: 0 where a phase meets no tap."""
+        """The window of the smallest kernel that a split makes: 0 where a phase meets no tap."""
         (_, kh, kw), (_, sh, sw) = self.layer.kernel, self.layer.stride
         return kh // sh * (kw // sw if self.split == "hw" else kw) * self.layer.c0
 
@@ -163,7 +171,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Block:
+class Dgrad35Block:
     """A base block of one pass, its shares of a task, and its tiles in L1.
 
     single_m, single_d   pixels and depths of a task
@@ -171,7 +179,7 @@ class Block:
     cl0                  copies in L0C
     """
 
-    part: Part
+    part: Dgrad35Part
     base_m: int
     base_n: int
     base_k: int
@@ -210,7 +218,7 @@ class Block:
         return self.allows(*self.steps)
 
     def allows(self, step_ka: int, step_kb: int) -> bool:
-        """Tell whether tiles of so many slices would be legal."""
+        """Return whether tiles of so many slices would be legal."""
         part, (al1, bl1) = self.part, self.copies
         lengths = (step_ka * self.base_k, step_kb * self.base_k)
         if any(length % part.window and length < part.reduction for length in lengths):
@@ -231,18 +239,18 @@ def _lines(length: int, window: int) -> int:
 
 
 def memory_bound(m: int, n: int, k: int) -> bool:
-    """Tell whether loads of a product, or its writes, take longer than its multiply-adds."""
+    """Return whether loads of a product, or its writes, take longer than its multiply-adds."""
     return m * n < LOADS_BOUND * (m + n) or k <= SHORT
 
 
-def l0_length(part: Part, base_m: int, base_n: int) -> int:
+def l0_length(part: Dgrad35Part, base_m: int, base_n: int) -> int:
     """Return the longest base_k that half of L0 holds, in whole C0 groups and within the reduction."""
     c0 = part.layer.c0
     held = floor_to(part.machine.l0_half // part.layer.itemsize // max(base_m, base_n), c0)
     return min(max(held, c0), part.reduction)
 
 
-def fitted_k(part: Part, base_m: int, base_n: int, start_k: int) -> int:
+def fitted_k(part: Dgrad35Part, base_m: int, base_n: int, start_k: int) -> int:
     """Return the longest base_k that takes whole rows or columns of taps, or cuts windows evenly.
 
     One C0 group always does, and is not tried: then what the block began with stays, as far as L0 holds it.
@@ -255,7 +263,7 @@ def fitted_k(part: Part, base_m: int, base_n: int, start_k: int) -> int:
     return min(top, start_k)
 
 
-def grown(part: Part, start: Start, copies: int = 1) -> Block:
+def grown(part: Dgrad35Part, start: Start, copies: int = 1) -> Dgrad35Block:
     """Return the block that fills L0C from a start, as far as pixels and channels go.
 
     copies   of the block that L0C is to hold
@@ -270,18 +278,18 @@ def grown(part: Part, start: Start, copies: int = 1) -> Block:
         base_m = min(most, floor_to(room // base_n, FRACTAL), part.m)
     if base_m < start.m:
         base_n = min(LONGEST, floor_to(room // base_m, FRACTAL), part.n)
-    block = Block(part, base_m, base_n, fitted_k(part, base_m, base_n, start.k), base_m)
+    block = Dgrad35Block(part, base_m, base_n, fitted_k(part, base_m, base_n, start.k), base_m)
     return replace(block, cl0=block.l0c_copies)
 
 
-def backward_pads(layer: Layer, axis: int) -> tuple[int, int]:
+def backward_pads(layer: LayerSizes, axis: int) -> tuple[int, int]:
     """Return the padding along one axis, before and after, of the convolution that grad_input is."""
     before = layer.spans[axis] - 1 - layer.pads[axis][0]
     expanded = (layer.output[axis] - 1) * layer.stride[axis] + 1
     return before, layer.input[axis] - expanded + layer.spans[axis] - 1 - before
 
 
-def base_block(part: Part) -> Block:
+def base_block(part: Dgrad35Part) -> Dgrad35Block:
     """Return the block of inner products, small shapes and split kernels."""
     wide_kernel = part.several and (
         bool(part.split) or part.taps in ("all", "c04") or (part.taps == "kh" and part.layer.input[2] > 1)
@@ -291,8 +299,8 @@ def base_block(part: Part) -> Block:
     return grown(part, start._replace(m=SMALLER_M) if _ends_evenly(part, start) else start)
 
 
-def _ends_evenly(part: Part, start: Start) -> bool:
-    """Tell whether blocks of half as many pixels are taken: for 3 x 3 kernels of 4 bytes, of many tasks."""
+def _ends_evenly(part: Dgrad35Part, start: Start) -> bool:
+    """Return whether blocks of half as many pixels are taken: for 3 x 3 kernels of 4 bytes, of many tasks."""
     layer, cores, width = part.layer, part.machine.cores, part.width
     if part.split or layer.transposed_forward or layer.kernel[1:] != (3, 3) or start.m != 512 or start.k > 16:
         return False
@@ -303,7 +311,7 @@ def _ends_evenly(part: Part, start: Start) -> bool:
     return many and part.pixels >= 512 and (rows * blocks < part.m or rows >= 512)
 
 
-def shared(block: Block) -> Block:
+def shared(block: Dgrad35Block) -> Dgrad35Block:
     """Return the block with even columns, and a task's pixels in whole rows where that costs nothing."""
     part, cores = block.part, block.part.machine.cores
     rows, columns = ceil_div(part.pixels, block.base_m), block.columns
@@ -325,7 +333,7 @@ def shared(block: Block) -> Block:
     return replace(block, base_m=min(base_m, align(single_m)), base_n=base_n, single_m=single_m)
 
 
-def with_steps(block: Block) -> Block:
+def with_steps(block: Dgrad35Block) -> Dgrad35Block:
     """Return the block with the longer of two kinds of tiles in L1: even shares of it, or equal slices."""
     ladder = _ladder(block)
     equal = _equal(block)
@@ -334,7 +342,7 @@ def with_steps(block: Block) -> Block:
     return replace(block, steps=(ladder, ladder))
 
 
-def _equal(block: Block) -> tuple[int, int]:
+def _equal(block: Dgrad35Block) -> tuple[int, int]:
     """Return the slices of tiles that share L1 evenly, in counts of channel groups.
 
     Of the counts one divides the other. One of grad_output takes room for 16 channels whatever C0 is.
@@ -362,7 +370,7 @@ def dividing(first: int, second: int) -> tuple[int, int]:
     return (large, small) if first >= second else (small, large)
 
 
-def _ladder(block: Block) -> int:
+def _ladder(block: Dgrad35Block) -> int:
     """Return the most slices that both tiles can have alike, up to what one copy has of the reduction."""
     part, base_k, (al1, _) = block.part, block.base_k, block.copies
     share = ceil_div(part.channel_groups, al1) * part.window
@@ -382,19 +390,19 @@ def _ladder(block: Block) -> int:
     return step
 
 
-def _by_thirds(part: Part) -> bool:
-    """Tell whether channel groups are counted in slices: for 3 x 3 kernels that are split along both axes."""
+def _by_thirds(part: Dgrad35Part) -> bool:
+    """Return whether channel groups are counted in slices: for 3 x 3 kernels split along both axes."""
     return part.split == "hw" and part.layer.kernel[1] == 3
 
 
-def _with_any_steps(block: Block) -> Block:
+def _with_any_steps(block: Dgrad35Block) -> Dgrad35Block:
     """Return the block with equal slices in L1 if they are legal, else with even shares of it."""
     ladder = _ladder(block)
     found = replace(block, steps=(ladder, ladder))
     return found if found.legal else replace(block, steps=_equal(block))
 
 
-def legalised(block: Block) -> Block:
+def legalised(block: Dgrad35Block) -> Dgrad35Block:
     """Return a block that fits in L1: with a shorter base_k, with shorter sides, then with fewer copies.
 
     Once the copies that it has are not enough all others are gone through in turn, so that a plan ends with
@@ -408,7 +416,7 @@ def legalised(block: Block) -> Block:
     return block
 
 
-def _shortened(block: Block) -> Block:
+def _shortened(block: Dgrad35Block) -> Dgrad35Block:
     """Return the block with less in L1 until it is legal; steps are the last ones tried where nothing is."""
     if block.legal:
         return block
@@ -424,7 +432,7 @@ def _shortened(block: Block) -> Block:
     return replace(block, steps=tried.steps)
 
 
-def _smaller(block: Block) -> Iterator[Block]:
+def _smaller(block: Dgrad35Block) -> Iterator[Dgrad35Block]:
     """Yield the block with ever shorter sides: pixels down to a row or to the columns, else columns."""
     m, n, least = block.base_m, block.base_n, max(block.part.layer.input[2], FRACTAL)
     while True:
@@ -437,7 +445,7 @@ def _smaller(block: Block) -> Iterator[Block]:
         yield replace(block, base_m=m, base_n=n)
 
 
-def _lengthened(block: Block) -> Block:
+def _lengthened(block: Dgrad35Block) -> Dgrad35Block:
     """Return a block of one C0 group with the longest base_k below what L0 holds that is legal."""
     c0 = block.part.layer.c0
     for base_k in range(l0_length(block.part, block.base_m, block.base_n) - c0, 0, -c0):

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from ascendsim.ops.tiling.vendor.arch35.dgrad_block import (
     WIDEST_LOADED,
-    Block,
-    Part,
+    Dgrad35Block,
+    Dgrad35Part,
     base_block,
     dividing,
     l0_length,
@@ -22,7 +22,7 @@ from ascendsim.ops.tiling.vendor.arch35.dgrad_block import (
     shared,
     with_steps,
 )
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, PLAIN, Layer, Machine, ceil_div, floor_to
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, PLAIN, LayerSizes, Machine, ceil_div, floor_to
 
 # Both axes: stride 2, kernels up to 4 x 4. H alone: kernels up to 16, and images wide enough.
 BOTH, MOST_BOTH = (2, 2), 4
@@ -38,29 +38,29 @@ SIDE, MOST_CHANNELS = 256, 256
 LEAST_CHANNELS = 32
 
 
-def kernel_split(layer: Layer, machine: Machine) -> tuple[str, Block] | None:
+def kernel_split(layer: LayerSizes, machine: Machine) -> tuple[str, Dgrad35Block] | None:
     """Return the strategy and the block of a layer whose kernel is split; None if it is not."""
     symmetric = all(before == after for before, after in layer.pads[1:])
     turnable = layer.layouts.weight in (PLAIN, "NDHWC")
     tiny = layer.in_pixels < FEWEST_PIXELS and layer.co1 == 1
     if layer.groups > 1 or max(layer.dilation[1:]) > 1 or not (symmetric and turnable) or tiny:
         return None
-    both = Part(layer, machine, split="hw")
+    both = Dgrad35Part(layer, machine, split="hw")
     if _takes_both(both):
         whole = _holds_whole(both)
         if not _refuses_both(both, whole):
             strategy = "kernel_split_full" if whole else "kernel_split_hw"
             block = _fitting(_whole_block(both) if whole else _blocks(both))
             return None if block is None else (strategy, block)
-    along_h = Part(layer, machine, split="h")
+    along_h = Dgrad35Part(layer, machine, split="h")
     if not _takes_h(along_h):
         return None
     block = _fitting(_blocks(along_h))
     return None if block is None else ("kernel_split_h", block)
 
 
-def _takes_both(part: Part) -> bool:
-    """Tell whether a kernel is one that may be split along H and W."""
+def _takes_both(part: Dgrad35Part) -> bool:
+    """Return whether a kernel is one that may be split along H and W."""
     layer = part.layer
     _, kh, kw = layer.kernel
     plain = layer.layouts.input == layer.layouts.grad_output == PLAIN
@@ -70,8 +70,8 @@ def _takes_both(part: Part) -> bool:
     return not single and not (layer.input[2] % 2 and layer.input[2] > WIDEST_ODD)
 
 
-def _holds_whole(part: Part) -> bool:
-    """Tell whether both operands are to be in L1 as a whole: grad_output, and the weights of four phases."""
+def _holds_whole(part: Dgrad35Part) -> bool:
+    """Return whether L1 is to hold both operands whole: grad_output, and the weights of four phases."""
     layer, machine = part.layer, part.machine
     if layer.taps == 1 or layer.co > MOST_CHANNELS or (layer.output[0] > 1 and layer.kernel[0] > 1):
         return False
@@ -86,8 +86,8 @@ def _holds_whole(part: Part) -> bool:
     return not (busy and part.n <= 128 and layer.ci >= FRACTAL)
 
 
-def _refuses_both(part: Part, whole: bool) -> bool:
-    """Tell whether splitting along H and W would not pay, or not be possible as weights lie."""
+def _refuses_both(part: Dgrad35Part, whole: bool) -> bool:
+    """Return whether splitting along H and W would not pay, or not be possible as weights lie."""
     layer, width = part.layer, part.layer.input[2]
     if layer.layouts.weight != PLAIN and (whole or layer.ci == 1):
         return True
@@ -98,8 +98,8 @@ def _refuses_both(part: Part, whole: bool) -> bool:
     return layer.taps == 1 and not _pays_for_one_tap(part)
 
 
-def _pays_for_one_tap(part: Part) -> bool:
-    """Tell whether a kernel of one tap, which has only zeros to save, is worth splitting."""
+def _pays_for_one_tap(part: Dgrad35Part) -> bool:
+    """Return whether a kernel of one tap, which has only zeros to save, is worth splitting."""
     layer, machine = part.layer, part.machine
     pixels, k, size = layer.in_pixels, layer.co1 * layer.c0, layer.itemsize
     tasks = layer.batch * layer.input[0] * ceil_div(pixels, SIDE) * ceil_div(part.n, SIDE)
@@ -116,8 +116,8 @@ def _pays_for_one_tap(part: Part) -> bool:
     return large and not in_l0 and not loaded and layer.input[1] <= layer.input[2] and layer.ci <= layer.co
 
 
-def _takes_h(part: Part) -> bool:
-    """Tell whether a kernel is split along H alone."""
+def _takes_h(part: Dgrad35Part) -> bool:
+    """Return whether a kernel is split along H alone."""
     layer, machine = part.layer, part.machine
     kh, sh = layer.kernel[1], layer.stride[1]
     if not 2 <= sh <= kh <= MOST_ALONG_H or min(layer.ci, layer.co) < FRACTAL:
@@ -126,7 +126,7 @@ def _takes_h(part: Part) -> bool:
     return layer.input[2] >= LEAST_WIDTH and left + part.column_bytes(FRACTAL) <= machine.l1
 
 
-def _blocks(part: Part) -> Block:
+def _blocks(part: Dgrad35Part) -> Dgrad35Block:
     """Return the base block with its shares and tiles in L1."""
     block = base_block(part)
     if part.split == "h" and 8 * block.base_m * block.base_n == part.machine.l0c:
@@ -135,7 +135,7 @@ def _blocks(part: Part) -> Block:
     return with_steps(shared(block))
 
 
-def _whole_block(part: Part) -> Block:
+def _whole_block(part: Dgrad35Part) -> Dgrad35Block:
     """Return the block of whole operands, in one copy each: base_k takes whole kernels, sides give way."""
     machine, size = part.machine, part.layer.itemsize
     room = machine.l0c_floats
@@ -150,19 +150,19 @@ def _whole_block(part: Part) -> Block:
     most = floor_to(held // base_k, FRACTAL)
     base_m, base_n = min(base_m, most), min(base_n, most)
     base_n = min(base_n, floor_to(room // base_m, FRACTAL))
-    block = Block(part, base_m, base_n, base_k, base_m, copies=(1, 1))
+    block = Dgrad35Block(part, base_m, base_n, base_k, base_m, copies=(1, 1))
     block = shared(replace(block, cl0=block.l0c_copies))
     return holding_all(block)
 
 
-def holding_all(block: Block) -> Block:
+def holding_all(block: Dgrad35Block) -> Dgrad35Block:
     """Return the block with all of the weights in L1, and as much of grad_output as divides that."""
     slices = block.slices
     a = next((step for step in range(slices, 0, -1) if slices % step == 0 and block.allows(step, slices)), 1)
     return replace(block, steps=(a, slices))
 
 
-def _fitting(block: Block) -> Block | None:
+def _fitting(block: Dgrad35Block) -> Dgrad35Block | None:
     """Return the block with tiles that L1 holds, and a base_k that all phases can take; None if none does."""
     single = block.copies == (1, 1)
     if block.legal:
@@ -177,7 +177,7 @@ def _fitting(block: Block) -> Block | None:
     return found if found.legal else None
 
 
-def _for_all_phases(block: Block) -> Block:
+def _for_all_phases(block: Dgrad35Block) -> Dgrad35Block:
     """Return the block with a base_k on which tiles of the smallest kernel of a phase end, too."""
     part = block.part
     if part.smallest_window == part.window or block.base_k <= part.layer.c0:
@@ -186,7 +186,7 @@ def _for_all_phases(block: Block) -> Block:
     return _sliced(block, a, b)
 
 
-def _sliced(block: Block, a: int, b: int) -> Block:
+def _sliced(block: Dgrad35Block, a: int, b: int) -> Dgrad35Block:
     """Return the block with so many channel groups in its tiles, and the longest base_k that divides them."""
     part, base_k, least = block.part, block.base_k, min(a, b)
     while base_k > part.layer.c0 and (least * part.window % base_k or least * part.smallest_window % base_k):
@@ -195,14 +195,14 @@ def _sliced(block: Block, a: int, b: int) -> Block:
     return replace(block, base_k=base_k, steps=steps)
 
 
-def _group_bytes(block: Block) -> tuple[int, int]:
+def _group_bytes(block: Dgrad35Block) -> tuple[int, int]:
     """Return the bytes of one channel group of grad_output and of the weights."""
     part = block.part
     left = part.rows(block.base_m) * part.line * part.layer.c0 * part.layer.itemsize
     return left, part.column_bytes(block.base_n)
 
 
-def _one_window(block: Block) -> Block | None:
+def _one_window(block: Dgrad35Block) -> Dgrad35Block | None:
     """Return the block so small that L1 holds a channel group of both operands; None if none is.
 
     Only columns give way to weights that L1 does not hold, or whose windows are longer than rows of
@@ -225,7 +225,7 @@ def _one_window(block: Block) -> Block | None:
     return with_steps(replace(found, copies=(2, 2), cl0=found.l0c_copies))
 
 
-def _halved(block: Block) -> Block:
+def _halved(block: Dgrad35Block) -> Dgrad35Block:
     """Return the block with half of L1 for the larger operand, and the rest for the other.
 
     Tiles of more than one channel group are made two copies of half as many.
@@ -242,7 +242,7 @@ def _halved(block: Block) -> Block:
     return _sliced(replace(block, base_k=base_k, copies=copies), a, b)
 
 
-def _image_rows(block: Block) -> tuple[int, int]:
+def _image_rows(block: Dgrad35Block) -> tuple[int, int]:
     """Return the rows of a tile of all phases, and the pixels in one as they are interleaved."""
     part = block.part
     rows = ceil_div(block.base_m, part.width) + part.layer.input[2] % 2
@@ -250,14 +250,14 @@ def _image_rows(block: Block) -> tuple[int, int]:
     return rows, ceil_div(part.width, unit) * unit
 
 
-def _l0c_of_rows(block: Block) -> int:
+def _l0c_of_rows(block: Dgrad35Block) -> int:
     """Return the bytes of two tiles in L0C in whole rows of a phase."""
     rows, width = _image_rows(block)
     return rows * width * block.base_n * 8
 
 
-def through_gm(block: Block) -> bool:
-    """Tell whether the phases of a tile are interleaved through a workspace, as UB cannot hold them."""
+def through_gm(block: Dgrad35Block) -> bool:
+    """Return whether the phases of a tile are interleaved through a workspace, as UB cannot hold them."""
     part = block.part
     if part.split != "hw":
         return False

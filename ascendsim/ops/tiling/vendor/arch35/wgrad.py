@@ -5,25 +5,56 @@ Source   host code of the public operator (ops-nn), as read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from ascendsim.ops.problems.products import CLUSTER, Clusters
 from ascendsim.ops.tiling.vendor.layer import (
     FRACTAL,
     PLAIN,
-    Layer,
+    L1Need,
+    LayerSizes,
     Machine,
     VendorPlan,
+    WgradBase,
     align,
     ceil_div,
     floor_to,
+    rows_touched,
+    shrunk,
+    wgrad_rows,
+    whole_rows,
 )
-from ascendsim.ops.tiling.vendor.shrinking import Base, Room, shrunk, whole_rows
-from ascendsim.ops.tiling.vendor.stream import Tail, tail_along
-from ascendsim.ops.tiling.vendor.windows import rows_touched, wgrad_rows
+
+
+class Tail(NamedTuple):
+    """The cut of the last round's tasks: parts of each task, their axis, and their length.
+
+    axis     "" (they are not), "batch_depth" (images and depths), or "height" (rows of grad_output)
+    length   of a part along that axis
+    """
+
+    ways: int = 1
+    axis: str = ""
+    length: int = 0
+
+
+def tail_along(extents: Mapping[str, int], tasks: int, cores: int) -> Tail:
+    """Return the cut of the last round along the axis that gives most parts; the first of equal ones."""
+    tail = tasks % cores
+    if not tail or tail > cores // 2:
+        return Tail()
+    ways = cores // tail
+    cuts = []
+    for axis, extent in extents.items():
+        length = ceil_div(extent, min(ways, extent))
+        cuts.append(Tail(ceil_div(extent, length), axis, length))
+    # Of equal ones the first, as max keeps it.
+    most = max(cuts, key=lambda cut: cut.ways)
+    return most if most.ways > 1 else Tail()
+
 
 LONGEST = 256
 # Slices of base_k of both operands together where tiles have two copies, of either where they have one.
@@ -37,7 +68,7 @@ MOST_BYTE, MOST_STRIDE, MOST_WINDOW = 255, 63, 65536
 
 
 @dataclass(frozen=True)
-class Block:
+class Wgrad35Block:
     """A base block of grad_weight with its tiles in L1.
 
     step        slices of base_k in a tile of either operand
@@ -46,7 +77,7 @@ class Block:
     split_taps  whether a load3d reads one tap, and not all of the kernel's
     """
 
-    layer: Layer
+    layer: LayerSizes
     machine: Machine
     base_m: int
     base_n: int
@@ -108,7 +139,7 @@ class Block:
 
     @property
     def fits(self) -> bool:
-        """Tell whether L1 holds the tiles."""
+        """Return whether L1 holds the tiles."""
         return self.excess <= 0
 
     @property
@@ -129,7 +160,7 @@ class Block:
         layer = self.layer
         return (width - 1) * layer.stride[2] + layer.spans[2] if self.strip else layer.input[2]
 
-    def refitted(self) -> Block:
+    def refitted(self) -> Wgrad35Block:
         """Return the block with the longest base_k of both halves of L0, at most all pixels."""
         longest, pixels = self.longest_k, align(self.layer.out_pixels)
         return replace(self, base_k=pixels if pixels < longest else whole_rows(longest, self.width))
@@ -140,7 +171,7 @@ class Block:
         halves = (self.machine.l0a // (2 * self.base_m), self.machine.l0b // (2 * self.base_n))
         return max(FRACTAL, floor_to(min(halves) // self.layer.itemsize, FRACTAL))
 
-    def deepened(self) -> Block:
+    def deepened(self) -> Wgrad35Block:
         """Return the block with the deepest tiles that fit; a smaller block where none do."""
         slices = ceil_div(self.layer.out_pixels, self.base_k)
         double = (replace(self, step=min(depth // 2, slices), copies=2) for depth in DEPTHS)
@@ -148,23 +179,23 @@ class Block:
         found = next((block for each in (double, single) for block in each if block.fits), None)
         return found or self._shrunk()
 
-    def _shrunk(self) -> Block:
+    def _shrunk(self) -> Wgrad35Block:
         """Return the block made smaller until one slice of it fits in L1: the reduction first, then sides."""
         block = replace(self, step=1, copies=1)
-        m, n, k = shrunk(Base(self.base_m, self.base_n, self.base_k), block._room)
+        m, n, k = shrunk(WgradBase(self.base_m, self.base_n, self.base_k), block._room)
         return replace(block, base_m=m, base_n=n, base_k=max(FRACTAL, k))
 
     @property
-    def _room(self) -> Room:
-        """What blocks of this one's cut take in L1."""
+    def _room(self) -> L1Need:
+        """Room that blocks of this cut take in L1."""
         layer, size = self.layer, self.layer.itemsize
         # Rows of dilated kernels are counted whole even where taps are loaded one by one.
         beyond = (layer.kernel[1] - 1) * layer.dilation[1] if self.split_taps else 0
 
-        def of(base: Base) -> Block:
+        def of(base: WgradBase) -> Wgrad35Block:
             return replace(self, base_m=base.m, base_n=base.n, base_k=base.k)
 
-        return Room(
+        return L1Need(
             *(layer, self.machine),
             a_bytes=lambda base: of(base).left * size,
             b_bytes=lambda base: of(base).right * size,
@@ -175,7 +206,7 @@ class Block:
         )
 
 
-def base_block(layer: Layer, machine: Machine) -> Block | None:
+def base_block(layer: LayerSizes, machine: Machine) -> Wgrad35Block | None:
     """Return the base block with its tiles in L1; None where no block fits.
 
     Rows that are too wide are cut into strips. What still does not fit is tried in ever narrower ones, each
@@ -184,7 +215,7 @@ def base_block(layer: Layer, machine: Machine) -> Block | None:
     return next((block for cut in _cuts(layer, machine) if (block := _deep(cut)).fits), None)
 
 
-def _deep(cut: Block) -> Block:
+def _deep(cut: Wgrad35Block) -> Wgrad35Block:
     """Return the base block of a cut with its tiles."""
     base_n = cut.machine.beside(cut.base_m, _even(cut.columns))
     # Whole windows, where one is not longer than a block.
@@ -197,11 +228,11 @@ def _even(side: int) -> int:
     return align(side) if side <= LONGEST else align(side // ceil_div(side, LONGEST))
 
 
-def _cuts(layer: Layer, machine: Machine) -> Iterator[Block]:
+def _cuts(layer: LayerSizes, machine: Machine) -> Iterator[Wgrad35Block]:
     """Yield what is tried in turn: the rows as they are, or in strips; narrower strips; single taps."""
     most = MOST_COLUMNS if max(layer.pads[2]) <= MOST_BYTE else MOST_COLUMNS // 2
     beyond = beyond_load3d(layer)
-    whole = Block(layer, machine, _even(align(layer.co)), FRACTAL, FRACTAL, split_taps=beyond)
+    whole = Wgrad35Block(layer, machine, _even(align(layer.co)), FRACTAL, FRACTAL, split_taps=beyond)
     if layer.output[2] <= most:
         yield whole
     strip = STRIP
@@ -213,8 +244,8 @@ def _cuts(layer: Layer, machine: Machine) -> Iterator[Block]:
         yield replace(whole, strip=layer.c0, split_taps=True)
 
 
-def beyond_load3d(layer: Layer) -> bool:
-    """Tell whether a kernel passes what one load3d can say, so that its taps are loaded one by one."""
+def beyond_load3d(layer: LayerSizes) -> bool:
+    """Return whether a kernel passes what one load3d can say, so that its taps are loaded one by one."""
     sizes = (*layer.kernel[1:], *layer.dilation[1:], *layer.pads[1], *layer.pads[2])
     window = layer.taps * layer.c0
     return max(sizes) > MOST_BYTE or max(layer.stride[1:]) > MOST_STRIDE or window > MOST_WINDOW
@@ -224,7 +255,7 @@ def beyond_load3d(layer: Layer) -> bool:
 KINDS = ("", "batch_depth", "height")
 
 
-def stream_k(given: Layer, machine: Machine) -> VendorPlan | None:
+def stream_k(given: LayerSizes, machine: Machine) -> VendorPlan | None:
     """Return the plan of grad_weight; None where no tile fits in L1."""
     factor = merge_factor(given, machine)
     block = base_block(given.merged(factor), machine)
@@ -239,8 +270,8 @@ def stream_k(given: Layer, machine: Machine) -> VendorPlan | None:
     return _plan(cut, tail, factor) if cut else _plan(block, Tail(), factor)
 
 
-def merge_factor(layer: Layer, machine: Machine) -> int:
-    """Return how many groups are computed as one: as fill fractals, if the buffers hold their block."""
+def merge_factor(layer: LayerSizes, machine: Machine) -> int:
+    """Return how many groups are merged: those that fill fractals, if the buffers hold their block."""
     factor = layer.merge_factor(FRACTAL)
     if factor == 1 or layer.layouts.weight != PLAIN:
         return 1
@@ -257,15 +288,15 @@ def merge_factor(layer: Layer, machine: Machine) -> int:
     return factor if in_ub <= machine.ub and slice_bytes <= machine.l1 else 1
 
 
-def _slice_bytes(whole: Layer, machine: Machine, rows: int, columns: int) -> int:
-    """Return what one slice of both operands of a block takes in L1, its base_k not cut to whole rows."""
-    block = Block(whole, machine, rows, columns, FRACTAL)
+def _slice_bytes(whole: LayerSizes, machine: Machine, rows: int, columns: int) -> int:
+    """Return the bytes in L1 of one slice of both operands of a block; base_k is not cut to whole rows."""
+    block = Wgrad35Block(whole, machine, rows, columns, FRACTAL)
     base_k = min(block.longest_k, ceil_div(whole.out_pixels, whole.c0) * whole.c0)
     image = wgrad_rows(whole, base_k) * whole.input[2] * align(whole.ci)
     return (base_k * rows + image) * whole.itemsize
 
 
-def _higher(block: Block) -> Block:
+def _higher(block: Wgrad35Block) -> Wgrad35Block:
     """Return the block with fewer rows, if tasks are few and equal numbers of cores can then share each."""
     layer, cores, width = block.layer, block.machine.cores, block.layer.output[2]
     images, depths = layer.batch * layer.output[0], layer.kernel[0] * layer.groups
@@ -288,7 +319,7 @@ def _higher(block: Block) -> Block:
     return block
 
 
-def _wider(block: Block) -> Block:
+def _wider(block: Wgrad35Block) -> Wgrad35Block:
     """Return the block with fewer columns, where more than half of the cores have a task, and not all."""
     layer, cores = block.layer, block.machine.cores
     if not (cores // 2 < block.tasks < cores and block.base_n >= block.base_m):
@@ -305,11 +336,11 @@ def _wider(block: Block) -> Block:
     return block
 
 
-def _tail(block: Block) -> Tail:
-    """Return how the last round is cut: along images and depths, or rows where these give more parts.
+def _tail(block: Wgrad35Block) -> Tail:
+    """Return the cut of the last round: along images and depths, or along rows where these give more parts.
 
-    Along rows also where the last part of images is shorter, by its share, than that of rows. The length of a
-    part of images is told even where a single one results.
+    Rows are also taken where the last part of images is shorter, by its share, than the last part of rows.
+    The length of a part of images is given even where only one part results.
     """
     cores, layer = block.machine.cores, block.layer
     last = block.tasks % cores
@@ -325,7 +356,7 @@ def _tail(block: Block) -> Tail:
     return Tail(parts[0], "batch_depth" if parts[0] > 1 else "", of_images)
 
 
-def _of_rows(block: Block, tail: Tail) -> Block | None:
+def _of_rows(block: Wgrad35Block, tail: Tail) -> Wgrad35Block | None:
     """Return the block of a reduction in parts of rows; None where L1 holds no tile of one."""
     pixels = tail.length * block.layer.output[2]
     base_k = align(min(block.base_k, pixels))
@@ -336,7 +367,7 @@ def _of_rows(block: Block, tail: Tail) -> Block | None:
     return cut if cut.fits else None
 
 
-def _plan(block: Block, tail: Tail, factor: int) -> VendorPlan:
+def _plan(block: Wgrad35Block, tail: Tail, factor: int) -> VendorPlan:
     """Return the plan of a block."""
     layer, machine = block.layer, block.machine
     height = tail.length if tail.axis == "height" else layer.output[1]
@@ -390,8 +421,8 @@ OPERAND: Final = POINTS * CLUSTER * SIDE * FLOAT32
 SUMS: Final = POINTS * SIDE * SIDE * FLOAT32
 
 
-def takes_winograd(layer: Layer) -> bool:
-    """Tell whether the operator computes a grad_weight by Winograd."""
+def takes_winograd(layer: LayerSizes) -> bool:
+    """Return whether the operator computes a grad_weight by Winograd."""
     flat = layer.kernel == (1, 3, 3) and layer.input[0] == layer.output[0] == 1
     plain = layer.groups == 1 and max(*layer.stride, *layer.dilation) == 1 and layer.layouts.plain
     small = all(before == after <= MOST_PAD for before, after in layer.pads)
@@ -403,7 +434,7 @@ def takes_winograd(layer: Layer) -> bool:
     return tiles * layer.batch <= MOST_TILES and inside >= LEAST_SHARE * tiles
 
 
-def winograd(layer: Layer, machine: Machine) -> VendorPlan | None:
+def winograd(layer: LayerSizes, machine: Machine) -> VendorPlan | None:
     """Return the plan of a grad_weight by Winograd; None where L0C or L1 does not hold its blocks."""
     if machine.l0c < SUMS or machine.l1 < 2 * OPERAND:
         return None

@@ -17,7 +17,7 @@ from ascendsim.profile import Profile
 SUM_BYTES = 4
 
 
-class Tile(NamedTuple):
+class FirstTile(NamedTuple):
     """A base block, in units of the product (`Units`)."""
 
     m: int
@@ -35,7 +35,7 @@ class Units(NamedTuple):
 
 
 class L0(NamedTuple):
-    """What fits in L0A, L0B and L0C of a product; L0A and L0B hold two copies of a tile."""
+    """Limits by L0A, L0B and L0C of a product; L0A and L0B hold two copies of a tile."""
 
     profile: Profile
     units: Units
@@ -55,7 +55,7 @@ class L0(NamedTuple):
         return min(2, self._bytes("L0C") // (rows * columns * SUM_BYTES))
 
     def _elements(self, m: int, n: int) -> tuple[int, int]:
-        # What a tile lacks to whole fractals takes its room all the same.
+        # A tile takes the room of whole fractals, even where it does not fill them.
         cube = self.profile.cube
         return round_up(m * self.units.m, cube.m0), round_up(n * self.units.n, cube.n0)
 
@@ -79,13 +79,13 @@ def last_of(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def least_traffic(m: int, n: int, tiles: Iterator[Tile]) -> Tile | None:
+def least_traffic(m: int, n: int, tiles: Iterator[FirstTile]) -> FirstTile | None:
     """Return the tile of a product of m x n units that loads L0 the least; of equal ones the largest."""
     # The left operand is loaded once for each column of tiles, the right one for each row of them.
     return min(tiles, key=lambda t: (ceil(m / t.m) * n + ceil(n / t.n) * m, -t.m * t.n * t.k), default=None)
 
 
-class _Grid(NamedTuple):
+class _FirstDgradGrid(NamedTuple):
     """Blocks along images, columns and rows."""
 
     batch: int
@@ -94,7 +94,7 @@ class _Grid(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """All of them."""
+        """The number of all blocks."""
         return self.batch * self.n * self.m
 
 
@@ -128,14 +128,14 @@ def all_dgrads(gemm: DgradGemm, profile: Profile, blocks: int) -> Iterator[tuple
     most = profile.cores.cube
     rows, columns = ceil(gemm.sliding.pixels / FRACTAL_ROWS), gemm.columns // gemm.sliding.c0
     grids = [
-        _Grid(batch, n, m)
+        _FirstDgradGrid(batch, n, m)
         for batch in divisors(gemm.batch)
         for n in divisors(columns)
         for m in range(1, min(gemm.sliding.out_size[0], most // (batch * n)) + 1)
         if not blocks or batch * n * m == blocks
     ]
 
-    def work(grid: _Grid) -> int:
+    def work(grid: _FirstDgradGrid) -> int:
         each = ceil(rows / grid.m) * (columns // grid.n)
         return gemm.batch // grid.batch * each * gemm.channel_groups * gemm.taps
 
@@ -145,7 +145,7 @@ def all_dgrads(gemm: DgradGemm, profile: Profile, blocks: int) -> Iterator[tuple
             yield work(grid), found[1]
 
 
-def _dealt(gemm: DgradGemm, profile: Profile, grid: _Grid) -> tuple[int, Tiling] | None:
+def _dealt(gemm: DgradGemm, profile: Profile, grid: _FirstDgradGrid) -> tuple[int, Tiling] | None:
     """Return the passes over L0C of an image and the tiling under a grid; None if L1 holds no tile."""
     # In fractals of 16 pixels, groups of C0 channels, and (channel group, tap) pairs.
     m = ceil(ceil(gemm.sliding.pixels / FRACTAL_ROWS) / grid.m)
@@ -160,7 +160,7 @@ def _dealt(gemm: DgradGemm, profile: Profile, grid: _Grid) -> tuple[int, Tiling]
     return ceil(m / tile.m) * (n // tile.n), dealt
 
 
-def _grids(gemm: DgradGemm, profile: Profile) -> Iterator[_Grid]:
+def _grids(gemm: DgradGemm, profile: Profile) -> Iterator[_FirstDgradGrid]:
     """Yield the grids that come into question: images first, whatever is left to columns and rows."""
     # Images are dealt to as many blocks as there are cores, even where they do not divide: 32 images on 30
     # cores take as long as two images each.
@@ -169,10 +169,10 @@ def _grids(gemm: DgradGemm, profile: Profile) -> Iterator[_Grid]:
     rows = ceil(gemm.sliding.pixels / FRACTAL_ROWS)
     for n in divisors(gemm.columns // gemm.sliding.c0):
         if n <= left:
-            yield _Grid(batch, n, min(rows, left // n))
+            yield _FirstDgradGrid(batch, n, min(rows, left // n))
 
 
-def _grids_of(gemm: DgradGemm, blocks: int) -> Iterator[_Grid]:
+def _grids_of(gemm: DgradGemm, blocks: int) -> Iterator[_FirstDgradGrid]:
     """Yield the grids of so many blocks: as many parts of the batch as there can be, columns by divisors."""
     rows = ceil(gemm.sliding.pixels / FRACTAL_ROWS)
     columns = gemm.columns // gemm.sliding.c0
@@ -180,10 +180,10 @@ def _grids_of(gemm: DgradGemm, blocks: int) -> Iterator[_Grid]:
     for n in divisors(blocks // batch):
         m = blocks // (batch * n)
         if columns % n == 0 and m <= rows:
-            yield _Grid(batch, n, m)
+            yield _FirstDgradGrid(batch, n, m)
 
 
-def _tiles(gemm: DgradGemm, profile: Profile, m: int, n: int) -> Iterator[Tile]:
+def _tiles(gemm: DgradGemm, profile: Profile, m: int, n: int) -> Iterator[FirstTile]:
     """Yield the tiles that L0 holds: n and k divide the whole, m fills what they leave."""
     c0 = gemm.sliding.c0
     l0 = L0(profile, Units(FRACTAL_ROWS, c0, c0, gemm.sliding.itemsize))
@@ -193,10 +193,10 @@ def _tiles(gemm: DgradGemm, profile: Profile, m: int, n: int) -> Iterator[Tile]:
             # Two copies in L0C: a tile leaves while the next one is added up.
             m0 = last_of(m, lambda rows: l0.longest(rows, n0) >= k0 and l0.sums(rows, n0) == 2)  # noqa: B023
             if m0:
-                yield Tile(m0, n0, k0)
+                yield FirstTile(m0, n0, k0)
 
 
-def _in_l1(gemm: DgradGemm, profile: Profile, tile: Tile, columns: int) -> Tiling | None:
+def _in_l1(gemm: DgradGemm, profile: Profile, tile: FirstTile, columns: int) -> Tiling | None:
     """Return the tiling that L1 holds with the least traffic from GM; `columns` are the tiles along n.
 
     In this order: all weights of the block beside two image tiles or one; the whole reduction of two or one

@@ -1,4 +1,4 @@
-"""grad_weight of the first generation: images dealt to blocks, each of which adds all of its result."""
+"""grad_weight of the first generation: images dealt to blocks; each block adds its whole result."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ascendsim.cube.loads import FRACTAL_ROWS, round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import WgradGemm
-from ascendsim.ops.tiling.vendor.first.dgrad import L0, SUM_BYTES, Tile, Units, divisors, least_traffic
-from ascendsim.ops.tiling.vendor.windows import wgrad_channels
+from ascendsim.ops.tiling.vendor.first.dgrad import L0, SUM_BYTES, FirstTile, Units, divisors, least_traffic
+from ascendsim.ops.tiling.vendor.layer import wgrad_channels
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ BLOCKS = {"1001": 32}
 MOST_PARTS = 3
 
 
-class _Grid(NamedTuple):
+class _FirstWgradGrid(NamedTuple):
     """Parts of the batch, of the rows and the columns of the product, and of the rows of an image."""
 
     batch: int
@@ -38,7 +38,7 @@ class _Grid(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """All of them."""
+        """The number of all blocks."""
         return self.batch * self.m * self.n * self.height
 
 
@@ -48,7 +48,7 @@ def first_wgrad(gemm: WgradGemm, profile: Profile, blocks: int) -> Tiling | None
     blocks   how many blocks the grid has, None returned where none has so many; 0: as the rules choose
     Source   the operators' search of the first generation; block counts of measured kernels
     """
-    grid: _Grid | None = _grid(gemm, profile)
+    grid: _FirstWgradGrid | None = _grid(gemm, profile)
     if blocks and grid and grid.blocks != blocks:
         grid = _grid_of(gemm, blocks)
     return _dealt(gemm, profile, grid) if grid else None
@@ -74,7 +74,7 @@ def all_wgrads(gemm: WgradGemm, profile: Profile, blocks: int) -> Iterator[tuple
             yield _work(gemm, grid) * lines * gemm.all_taps.rows * gemm.all_taps.cols, tiling
 
 
-def _grid(gemm: WgradGemm, profile: Profile) -> _Grid:
+def _grid(gemm: WgradGemm, profile: Profile) -> _FirstWgradGrid:
     """Return the grid that the rules choose.
 
     Images come first. What they leave of the cores shares the sides of an image's product and its lines, so
@@ -93,12 +93,12 @@ def _grid(gemm: WgradGemm, profile: Profile) -> _Grid:
     return min(sides, key=lambda grid: (_rounds(grid, cores), grid.blocks, _moved(gemm, grid)))
 
 
-def _rounds(grid: _Grid, cores: int) -> Fraction:
-    """Return how many times the cores take the product of an image, one after the other."""
+def _rounds(grid: _FirstWgradGrid, cores: int) -> Fraction:
+    """Return the number of rounds of an image's product on the cores, one after the other."""
     return Fraction(ceil(grid.blocks / cores) * grid.batch, grid.blocks)
 
 
-def _grid_of(gemm: WgradGemm, blocks: int) -> _Grid | None:
+def _grid_of(gemm: WgradGemm, blocks: int) -> _FirstWgradGrid | None:
     """Return the grid of so many blocks with the least work for each, then the fewest bytes moved."""
     grids = (grid for batch in divisors(blocks) for grid in _cuts(gemm, batch, blocks // batch))
     found = (grid for grid in grids if grid.batch <= gemm.batch)
@@ -107,23 +107,23 @@ def _grid_of(gemm: WgradGemm, blocks: int) -> _Grid | None:
     return min(keyed, default=(None, None))[1]
 
 
-def _cuts(gemm: WgradGemm, batch: int, count: int) -> Iterator[_Grid]:
+def _cuts(gemm: WgradGemm, batch: int, count: int) -> Iterator[_FirstWgradGrid]:
     """Yield the grids that share the images of a part of the batch among so many blocks."""
     rows, channels = gemm.rows // gemm.sliding.c0, gemm.all_taps.channels
     for m in divisors(count):
         for n in divisors(count // m):
             high = count // (m * n)
             if rows % m == 0 and channels % n == 0 and high <= gemm.sliding.out_size[0]:
-                yield _Grid(batch, m, n, high)
+                yield _FirstWgradGrid(batch, m, n, high)
 
 
-def _work(gemm: WgradGemm, grid: _Grid) -> int:
+def _work(gemm: WgradGemm, grid: _FirstWgradGrid) -> int:
     """Return the lines of a block times its fractals of the result."""
     lines = ceil(gemm.batch / grid.batch) * ceil(gemm.sliding.out_size[0] / grid.height)
     return lines * (gemm.rows // gemm.sliding.c0 // grid.m) * (gemm.all_taps.channels // grid.n)
 
 
-def _moved(gemm: WgradGemm, grid: _Grid) -> int:
+def _moved(gemm: WgradGemm, grid: _FirstWgradGrid) -> int:
     """Return the bytes that a block loads of both operands and adds to the result."""
     s, taps = gemm.sliding, gemm.all_taps
     box = taps._replace(channels=taps.channels // grid.n)
@@ -133,7 +133,7 @@ def _moved(gemm: WgradGemm, grid: _Grid) -> int:
     return ceil(gemm.batch / grid.batch) * loads + result
 
 
-def _dealt(gemm: WgradGemm, profile: Profile, grid: _Grid) -> Tiling | None:
+def _dealt(gemm: WgradGemm, profile: Profile, grid: _FirstWgradGrid) -> Tiling | None:
     """Return the tiling under a grid; None if L1 holds no tile of whole image rows."""
     m, n, m_dim, n_dim = gemm.rows // gemm.sliding.c0, gemm.all_taps.groups, grid.m, grid.n
     tile = least_traffic(m // m_dim, n // n_dim, _tiles(gemm, profile, m // m_dim, n // n_dim))
@@ -153,18 +153,18 @@ def _l0(gemm: WgradGemm, profile: Profile) -> L0:
     return L0(profile, Units(c0, c0, FRACTAL_ROWS, gemm.sliding.itemsize))
 
 
-def _tiles(gemm: WgradGemm, profile: Profile, m: int, n: int) -> Iterator[Tile]:
+def _tiles(gemm: WgradGemm, profile: Profile, m: int, n: int) -> Iterator[FirstTile]:
     """Yield the tiles that L0 holds: m and n divide the whole, n in whole kernel rows, k fills the rest."""
     l0, taps, k = _l0(gemm, profile), gemm.all_taps, ceil(gemm.sliding.pixels / FRACTAL_ROWS)
     for m0 in divisors(m):
         for n0 in divisors(n):
             k0 = min(l0.longest(m0, n0), k)
             if n0 % taps.cols == 0 and k0 and l0.sums(m0, n0):
-                yield Tile(m0, n0, k0)
+                yield FirstTile(m0, n0, k0)
 
 
 def _in_l1(
-    gemm: WgradGemm, profile: Profile, tile: Tile, tiles: tuple[int, int], *, several: bool
+    gemm: WgradGemm, profile: Profile, tile: FirstTile, tiles: tuple[int, int], *, several: bool
 ) -> Tiling | None:
     """Return the tiling that L1 holds with the least traffic.
 
@@ -202,7 +202,7 @@ def _in_l1(
     return replace(made, al1_buffers=al1, bl1_buffers=bl1)
 
 
-# The part that entries were tuned on, and the one whose kernels tell of them.
+# The product variant that entries were tuned on, whose measured kernels show them.
 SIBLING: Final = 32
 TOLD_BY: Final = ("1001", 30)
 # From so many images on ResNet-50 has entries; for grad_input they are known of so many alone.
@@ -226,7 +226,7 @@ def tuned_tiling(request: PlanRequest) -> Tiling | None:
 
 
 def has_entry(request: PlanRequest) -> bool:
-    """Tell whether the operators are known to have an entry for a layer."""
+    """Return whether the operators are known to have an entry for a layer."""
     problem, profile = request.problem, request.profile
     assert isinstance(problem, ConvProblem)
     if (profile.npu_arch, profile.cores.cube) != TOLD_BY or problem.rank != 2:

@@ -1,8 +1,8 @@
 """The grid and the tiles of a 2-D grad_input as the library of the 910B's operators cuts it.
 
-Source   measured kernels of AlexNet in HF32 on 910B2, whose counters tell grid and tiles; the older, public
-         version of the library for what they do not tell: which operand stays in L1, and the reduction of
-         one Mmad of 16-bit operands, of which no kernel was measured
+Source   measured kernels of AlexNet in HF32 on 910B2, whose counters show grid and tiles; the older, public
+         version of the library for what they do not show: which operand stays in L1, and the reduction of
+         one Mmad of 16-bit operands, where no kernel was measured
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ascendsim.cube.loads import FRACTAL_BYTES
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm
-from ascendsim.ops.tiling.search.costs import Costs, Rates
+from ascendsim.ops.tiling.search.costs import Rates, SearchCosts
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ RESULT_BYTES = 1024
 PREFERENCE = 1.25
 
 
-class Room(NamedTuple):
+class FractalLimits(NamedTuple):
     """Fractals that a base block may have: 128 and 64 on a 910B.
 
     results   of L0C, in one copy
@@ -41,13 +41,13 @@ class Room(NamedTuple):
     operand: int
 
     @classmethod
-    def of(cls, profile: Profile) -> Room:
-        """Return what the buffers of a product hold."""
+    def of(cls, profile: Profile) -> FractalLimits:
+        """Return the limits that the buffers of a product set."""
         l0a, l0b, l0c = (profile.buffers[name].capacity_bytes for name in ("L0A", "L0B", "L0C"))
         return cls(l0c // RESULT_BYTES, min(l0a, l0b) // 2 // FRACTAL_BYTES)
 
 
-class Parts(NamedTuple):
+class LibraryCells(NamedTuple):
     """A grid, with the images of one cell and its fractals along m and n."""
 
     batch_dim: int
@@ -63,7 +63,7 @@ class Parts(NamedTuple):
         return self.batch_dim * self.m_dim * self.n_dim
 
 
-class Tiles(NamedTuple):
+class FractalBlock(NamedTuple):
     """Fractals of a base block, the base blocks of one image in a cell, and the cycles of all their Mmads.
 
     k   the (channel group, tap) pairs of one Mmad
@@ -88,7 +88,7 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
              bytes over MTE2. An operand that is whole has one copy, the other one two
     blocks   cells of the grid, None returned where none has so many; 0: at most one for each core
     """
-    costs = Costs(Rates(profile, gemm.compute_dtype, profile.cores.cube), gemm.sliding, "L0A")
+    costs = SearchCosts(Rates(profile, gemm.compute_dtype, profile.cores.cube), gemm.sliding, "L0A")
     grids = [parts for parts in _grids(gemm, profile.cores.cube) if not blocks or parts.cells == blocks]
     chosen = _chosen(gemm, costs, grids, profile.cores.cube)
     if chosen is None:
@@ -115,7 +115,9 @@ def library_dgrad(gemm: DgradGemm, profile: Profile, blocks: int = 0) -> Tiling 
     )
 
 
-def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -> tuple[Parts, Tiles] | None:
+def _chosen(
+    gemm: DgradGemm, costs: SearchCosts, grids: Sequence[LibraryCells], cores: int
+) -> tuple[LibraryCells, FractalBlock] | None:
     """Return the grid that is taken, and the tiles of a cell; None if there is no grid or no tile."""
     ranked = []
     # Many grids have cells alike, but for their images.
@@ -134,7 +136,7 @@ def _chosen(gemm: DgradGemm, costs: Costs, grids: Sequence[Parts], cores: int) -
     return taken[2], taken[3]
 
 
-def _grids(gemm: DgradGemm, cores: int) -> Iterator[Parts]:
+def _grids(gemm: DgradGemm, cores: int) -> Iterator[LibraryCells]:
     """Yield the grids of at most so many cells, those with most parts of the batch first.
 
     Parts along n divide the blocks of 16 columns; of images and rows those that would get nothing are none.
@@ -147,17 +149,17 @@ def _grids(gemm: DgradGemm, cores: int) -> Iterator[Parts]:
             if (-(-gemm.batch // images), -(-m // rows)) != (batch_dim, m_dim):
                 continue
             for n_dim in divisors(n, cores // (batch_dim * m_dim)):
-                yield Parts(batch_dim, m_dim, n_dim, images, rows, n // n_dim)
+                yield LibraryCells(batch_dim, m_dim, n_dim, images, rows, n // n_dim)
 
 
 def _best_tiles(
-    gemm: DgradGemm, costs: Costs, cells: Sequence[tuple[int, int]]
-) -> dict[tuple[int, int], Tiles]:
+    gemm: DgradGemm, costs: SearchCosts, cells: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], FractalBlock]:
     """Return for fractals of a cell along m and n the base block of the fewest cycles; of equals the largest.
 
     Cells of which no block fits in L0 are left out.
     """
-    c0, room = gemm.sliding.c0, Room.of(costs.rates.profile)
+    c0, room = gemm.sliding.c0, FractalLimits.of(costs.rates.profile)
     cuts = [(cell, *cut) for cell in cells for cut in _cuts(room, *cell)]
     if not cuts:
         return {}
@@ -176,7 +178,7 @@ def _best_tiles(
         if before is None or taken[number] < taken[before]:
             best[cut[0]] = number
     return {
-        cell: Tiles(cuts[number][1], cuts[number][2], pairs[number], cuts[number][3], taken[number])
+        cell: FractalBlock(cuts[number][1], cuts[number][2], pairs[number], cuts[number][3], taken[number])
         for cell, number in best.items()
     }
 
@@ -189,7 +191,7 @@ def divisors(number: int, most: int) -> tuple[int, ...]:
 
 # Layers of a network have cells alike.
 @lru_cache(maxsize=1024)
-def _cuts(room: Room, m_all: int, n_all: int) -> tuple[tuple[int, int, int], ...]:
+def _cuts(room: FractalLimits, m_all: int, n_all: int) -> tuple[tuple[int, int, int], ...]:
     """Return the ways to cut one image's share of a cell: fractals of a block, blocks; largest first."""
     found, before = [], 0
     for columns in range(1, n_all + 1):
@@ -205,7 +207,7 @@ def _cuts(room: Room, m_all: int, n_all: int) -> tuple[tuple[int, int, int], ...
 
 def _pairs(gemm: DgradGemm, most: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the (channel group, tap) pairs that one Mmad adds, of as many as L0A and L0B hold."""
-    # Weights of 4 bytes are turned over in blocks of 16 x 16: counters tell of 8 channels in each Mmad.
+    # Weights of 4 bytes are turned over in blocks of 16 x 16: counters show 8 channels in each Mmad.
     if gemm.sliding.itemsize == WIDE_BYTES:
         return np.ones_like(most)
     whole = gemm.all_taps.groups
@@ -214,7 +216,7 @@ def _pairs(gemm: DgradGemm, most: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _l1_steps(
-    gemm: DgradGemm, profile: Profile, parts: Parts, tiles: Tiles, base: tuple[int, int, int]
+    gemm: DgradGemm, profile: Profile, parts: LibraryCells, tiles: FractalBlock, base: tuple[int, int, int]
 ) -> tuple[int, int] | None:
     """Return step_ka and step_kb, None if L1 holds no tiles of whole rows, and of whole Mmads.
 
@@ -243,7 +245,7 @@ def _l1_steps(
                 1 if a == channels else column_tiles
             ) + right * (channels // b) * (1 if stays else parts.images * row_tiles * column_tiles)
             alone = (a % pairs and a < channels) + (b % pairs and b < channels)
-            # Counters of 4-byte kernels tell of image tiles with all channels, and of weights pair by pair.
+            # Counters of 4-byte kernels show image tiles with all channels, and weights pair by pair.
             counted = (a < channels, b) if s.itemsize == WIDE_BYTES else (False, 0)
             ways.append((alone, *counted, brought, a + b, a * taps // k, b * taps // k))
     # Single groups only where no pairs fit.

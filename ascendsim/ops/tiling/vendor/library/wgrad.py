@@ -15,11 +15,11 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from ascendsim.cube.loads import round_up
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, VendorPlan, ceil_div
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, ceil_div
 from ascendsim.ops.tiling.vendor.library.wgrad_tiles import (
-    Share,
-    Sizes,
-    Tile,
+    LibraryShare,
+    LibrarySizes,
+    LibraryTile,
     cycles,
     divisors,
     least_cycles,
@@ -33,7 +33,7 @@ RICH, SHORT = 4, 16
 _DIMS = {"group": "group", "batch": "batch", "kd": "dk", "n": "n", "m": "m", "k": "k"}
 
 
-class Grid(NamedTuple):
+class LibraryGrid(NamedTuple):
     """Parts along each axis, loops of the search outermost first."""
 
     d: int
@@ -52,7 +52,7 @@ class Grid(NamedTuple):
 
 
 def library(
-    given: Layer, machine: Machine, *, flat: bool = False, deterministic: bool = False, cells: int = 0
+    given: LayerSizes, machine: Machine, *, flat: bool = False, deterministic: bool = False, cells: int = 0
 ) -> VendorPlan | None:
     """Return the plan of the fewest cycles; None if no tile fits.
 
@@ -62,7 +62,7 @@ def library(
     factor = given.merge_factor(FRACTAL)
     layer = given.merged(factor)
     machine = machine._replace(cores=cells or machine.cores)
-    s = Sizes.of(layer, machine, images=given.groups * given.batch, flat=flat)
+    s = LibrarySizes.of(layer, machine, images=given.groups * given.batch, flat=flat)
     grids = [grid for grid in _grids(s) if cells in (0, grid.cells)]
     images, least = layer.batch * layer.output[0], ceil_div(4 * machine.cores, 5)
     # Where images could keep all cores busy, grids that leave many idle are not looked at.
@@ -74,9 +74,9 @@ def library(
     return replace(plan, group_merge=factor)
 
 
-def _best(s: Sizes, grids: Sequence[Grid]) -> tuple[Grid, Tile] | None:
+def _best(s: LibrarySizes, grids: Sequence[LibraryGrid]) -> tuple[LibraryGrid, LibraryTile] | None:
     """Return the grid and the tile of the fewest cycles, the first of equal ones."""
-    best: tuple[Grid, Tile] | None = None
+    best: tuple[LibraryGrid, LibraryTile] | None = None
     least = 0
     for grid in grids:
         share = _share(s, grid)
@@ -89,7 +89,7 @@ def _best(s: Sizes, grids: Sequence[Grid]) -> tuple[Grid, Tile] | None:
     return best
 
 
-def _grids(s: Sizes) -> Iterator[Grid]:
+def _grids(s: LibrarySizes) -> Iterator[LibraryGrid]:
     """Yield all grids, in the order in which the library looks at them."""
     layer, cores = s.layer, s.cores
     depths, taps_d = layer.output[0], layer.kernel[0]
@@ -109,7 +109,7 @@ def _grids(s: Sizes) -> Iterator[Grid]:
         k = min(cores // prod(parts), s.k)
         while ceil_div(s.k, k) % s.least:
             k -= 1
-        yield Grid._make((*parts, k))
+        yield LibraryGrid._make((*parts, k))
 
 
 def _products(axes: Sequence[tuple[int, ...]], most: int) -> Iterator[tuple[int, ...]]:
@@ -152,7 +152,7 @@ def _moved(extent: int, parts: int, cores: int) -> int:
 
 
 def _divides_well(length: int) -> bool:
-    """Tell whether a length has divisors that make good tiles."""
+    """Return whether a length has divisors that make good tiles."""
     if length <= 8:
         return True
     low = max(len(divisors(part)) for part in divisors(length) if part <= 64)
@@ -160,8 +160,8 @@ def _divides_well(length: int) -> bool:
     return low > 2 and (length <= 128 or low + high > 4)
 
 
-def _share(s: Sizes, grid: Grid) -> Share:
-    """Return what a core of a grid makes."""
+def _share(s: LibrarySizes, grid: LibraryGrid) -> LibraryShare:
+    """Return the share of one core of a grid."""
     layer, parts = s.layer, grid.n * grid.kd
     depths = layer.kernel[0]
     m = _moved(s.m, grid.m, s.cores)
@@ -172,7 +172,7 @@ def _share(s: Sizes, grid: Grid) -> Share:
     kd = gcd(depths, parts)
     paid = ceil_div(s.paid_channels, parts // kd) * (depths // kd) * layer.taps
     images = ceil_div(layer.batch, grid.batch) * (layer.output[0] // grid.d)
-    return Share(
+    return LibraryShare(
         images,
         layer.groups // grid.group,
         m,
@@ -184,16 +184,16 @@ def _share(s: Sizes, grid: Grid) -> Share:
     )
 
 
-def _of_images(s: Sizes, grid: Grid, tile: Tile) -> VendorPlan:
+def _of_images(s: LibrarySizes, grid: LibraryGrid, tile: LibraryTile) -> VendorPlan:
     """Return the plan of images: the library's own parts."""
     share = _share(s, grid)
     shares = share.m * FRACTAL, share.n * FRACTAL, share.k * s.unit
-    grid_parts = tuple((axis, getattr(grid, axis)) for axis in ("batch", "n", "m", "k"))
+    grid_parts = tuple((axis, getattr(grid, axis)) for axis in ("group", "batch", "n", "m", "k"))
     return _plan(s, tile, grid_parts, shares)
 
 
-def _of_volumes(s: Sizes, grid: Grid, tile: Tile, *, deterministic: bool) -> VendorPlan:
-    """Return what the host code makes of a grid and a tile: whole rows, and parts as they come out even."""
+def _of_volumes(s: LibrarySizes, grid: LibraryGrid, tile: LibraryTile, *, deterministic: bool) -> VendorPlan:
+    """Return the host code's plan for a grid and a tile: whole rows, and even parts."""
     layer, depths = s.layer, s.layer.kernel[0]
     parts = grid.n * grid.kd
     apart = layer.groups > 1 or (depths > 1 and layer.dilation[0] > 1) or deterministic
@@ -234,14 +234,14 @@ def _of_volumes(s: Sizes, grid: Grid, tile: Tile, *, deterministic: bool) -> Ven
     return replace(found, al1_buffers=al1, bl1_buffers=bl1, step_n=step_n, host=tuple(host.items()))
 
 
-def _right_elements(s: Sizes, plan: VendorPlan, step_n: int) -> int:
+def _right_elements(s: LibrarySizes, plan: VendorPlan, step_n: int) -> int:
     """Return the elements of one copy of the input in L1, its columns counted in groups of C0."""
     channels = lines(step_n * plan.base_n // s.layer.c0, s.layer.taps) * s.layer.c0
     return s.rows(plan.step_kb * plan.base_k // s.unit) * s.layer.input[2] * channels
 
 
 def _plan(
-    s: Sizes, tile: Tile, grid: tuple[tuple[str, int], ...], shares: tuple[int, int, int]
+    s: LibrarySizes, tile: LibraryTile, grid: tuple[tuple[str, int], ...], shares: tuple[int, int, int]
 ) -> VendorPlan:
     """Return the plan of a tile on a grid."""
     cells = prod(count for _, count in grid)

@@ -14,8 +14,7 @@ from functools import lru_cache
 from math import isqrt
 from typing import NamedTuple
 
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, Layer, Machine, ceil_div
-from ascendsim.ops.tiling.vendor.windows import rows_touched
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, ceil_div, rows_touched
 
 # Of an operand, and of float32 results.
 FRACTAL_BYTES, RESULT_BYTES = 512, 1024
@@ -34,7 +33,7 @@ FAST_STRIDES, SLOW_BYTES = (2, 4, 8), 28
 FULL_QUEUE = 60
 
 
-class Tile(NamedTuple):
+class LibraryTile(NamedTuple):
     """A base block (m, n, k), and what one copy in L1 holds of either operand.
 
     tiles_m, tiles_n   base blocks along m of the left operand, along n of the right one
@@ -53,8 +52,8 @@ class Tile(NamedTuple):
     copies_b: int = 1
 
 
-class Share(NamedTuple):
-    """What one core makes.
+class LibraryShare(NamedTuple):
+    """The work of one core.
 
     images, groups   of the small side, one after the other
     m, n, k          its blocks, as the tiles divide them
@@ -72,7 +71,7 @@ class Share(NamedTuple):
     paid_n: int
 
 
-class Sizes(NamedTuple):
+class LibrarySizes(NamedTuple):
     """A layer as the library counts it.
 
     operand, results   fractals of one of two copies in L0A and in L0B, and of one in L0C: 64 and 128
@@ -88,7 +87,7 @@ class Sizes(NamedTuple):
                        whether L1 may hold an operand whole
     """
 
-    layer: Layer
+    layer: LayerSizes
     l1: int
     operand: int
     results: int
@@ -109,7 +108,7 @@ class Sizes(NamedTuple):
     right_whole: bool = False
 
     @classmethod
-    def of(cls, layer: Layer, machine: Machine, *, images: int, flat: bool) -> Sizes:
+    def of(cls, layer: LayerSizes, machine: Machine, *, images: int, flat: bool) -> LibrarySizes:
         """Return the sizes of a layer whose groups are merged.
 
         images   of all groups of the call, before they are merged
@@ -144,7 +143,7 @@ class Sizes(NamedTuple):
         )
         return sizes._with_whole(images)
 
-    def _with_whole(self, images: int) -> Sizes:
+    def _with_whole(self, images: int) -> LibrarySizes:
         """Return the sizes with what L1 may hold whole: never where cores have several images each."""
         if images > self.cores:
             return self
@@ -221,7 +220,7 @@ def _always(_: int) -> bool:
     return True
 
 
-def tiles(s: Sizes, share: Share, found: bool) -> Iterator[Tile]:
+def tiles(s: LibrarySizes, share: LibraryShare, found: bool) -> Iterator[LibraryTile]:
     """Yield the tiles of the library's patterns: the left operand whole in L1, the right one, neither.
 
     found   whether an earlier grid has a tile
@@ -236,7 +235,7 @@ def tiles(s: Sizes, share: Share, found: bool) -> Iterator[Tile]:
         yield _with_copies(s, share, tile)
 
 
-def _left_whole(s: Sizes, share: Share) -> Tile | None:
+def _left_whole(s: LibrarySizes, share: LibraryShare) -> LibraryTile | None:
     """Return the tile with all of grad_output's share in L1."""
     room = s.l1 - s.left_bytes(share.m, share.k)
     if not s.left_whole or share.images > 1 or share.groups > 1 or s.right_bytes(s.least, 1) > room:
@@ -253,10 +252,10 @@ def _left_whole(s: Sizes, share: Share) -> Tile | None:
     if right_k == share.k:
         most = min(room // s.right_bytes(right_k, n), MOST_COLUMNS // (FRACTAL * n))
         tiles_n = _largest(share.depth_n // n, most, _always)
-    return Tile(m, n, k, share.m // m, tiles_n, share.k, right_k)
+    return LibraryTile(m, n, k, share.m // m, tiles_n, share.k, right_k)
 
 
-def _right_whole(s: Sizes, share: Share) -> Tile | None:
+def _right_whole(s: LibrarySizes, share: LibraryShare) -> LibraryTile | None:
     """Return the tile with all of the input under a share in L1."""
     if not s.right_whole or share.images > 1 or share.groups > 1:
         return None
@@ -273,10 +272,10 @@ def _right_whole(s: Sizes, share: Share) -> Tile | None:
     left_k, tiles_m = _left_chunk(s, share, k, m, room), 1
     if left_k == share.k:
         tiles_m = _largest(share.m // m, room // s.left_bytes(m, left_k), _always)
-    return Tile(m, n, k, tiles_m, share.n // n, left_k, share.k)
+    return LibraryTile(m, n, k, tiles_m, share.n // n, left_k, share.k)
 
 
-def _neither(s: Sizes, share: Share, found: bool) -> Tile | None:
+def _neither(s: LibrarySizes, share: LibraryShare, found: bool) -> LibraryTile | None:
     """Return the tile that streams both operands."""
     block = _block(s, share)
     if block is None:
@@ -297,10 +296,10 @@ def _neither(s: Sizes, share: Share, found: bool) -> Tile | None:
     while max(left_k, right_k) % min(left_k, right_k):
         longer = parts[parts.index(max(left_k, right_k) // k) - 1] * k
         left_k, right_k = (longer, right_k) if left_k > right_k else (left_k, longer)
-    return Tile(m, n, k, 1, 1, left_k, right_k)
+    return LibraryTile(m, n, k, 1, 1, left_k, right_k)
 
 
-def _block(s: Sizes, share: Share) -> tuple[int, int] | None:
+def _block(s: LibrarySizes, share: LibraryShare) -> tuple[int, int] | None:
     """Return m and n of a base block: the first side as long as may be, or the second, what is larger."""
 
     def fits(m: int, n: int) -> bool:
@@ -318,7 +317,7 @@ def _block(s: Sizes, share: Share) -> tuple[int, int] | None:
     return min(found, key=lambda cut: (-cut[0] * cut[1], abs(cut[0] - cut[1]), cut[0]), default=None)
 
 
-def _right_chunk(s: Sizes, share: Share, k: int, n: int, room: int) -> int:
+def _right_chunk(s: LibrarySizes, share: LibraryShare, k: int, n: int, room: int) -> int:
     """Return the groups of pixels whose input fits, in slices that divide the share's."""
     high = room // s.row_bytes(n)
     out_rows = (high - s.span) // s.stride + 1
@@ -327,12 +326,12 @@ def _right_chunk(s: Sizes, share: Share, k: int, n: int, room: int) -> int:
     return k * _largest(slices, max(most, 1), lambda part: s.right_bytes(part * k, n) <= room)
 
 
-def _left_chunk(s: Sizes, share: Share, k: int, m: int, room: int) -> int:
+def _left_chunk(s: LibrarySizes, share: LibraryShare, k: int, m: int, room: int) -> int:
     """Return the groups of pixels whose grad_output fits, in slices that divide the share's."""
     return k * _largest(share.k // k, room // s.left_bytes(m, k), _always)
 
 
-def whole(share: Share, tile: Tile) -> tuple[bool, bool, bool, bool]:
+def whole(share: LibraryShare, tile: LibraryTile) -> tuple[bool, bool, bool, bool]:
     """Return whether L1 holds all pixels of the left and of the right operand, and all of either.
 
     Pixels of several images are never all there.
@@ -343,7 +342,7 @@ def whole(share: Share, tile: Tile) -> tuple[bool, bool, bool, bool]:
     return left, right, all_left, right and one and tile.tiles_n * tile.n == share.n
 
 
-def _with_copies(s: Sizes, share: Share, tile: Tile) -> Tile:
+def _with_copies(s: LibrarySizes, share: LibraryShare, tile: LibraryTile) -> LibraryTile:
     """Return the tile with a second copy of what is not whole, if it fits: of the left operand first."""
     _, _, all_left, all_right = whole(share, tile)
     left = s.left_bytes(tile.tiles_m * tile.m, tile.left_k)
@@ -353,7 +352,7 @@ def _with_copies(s: Sizes, share: Share, tile: Tile) -> Tile:
     return tile._replace(copies_a=copies_a, copies_b=copies_b)
 
 
-class Costs(NamedTuple):
+class LibraryCosts(NamedTuple):
     """Cycles of one command, or of the write-back, of a tile."""
 
     mmad: int
@@ -364,8 +363,8 @@ class Costs(NamedTuple):
     fix: int
 
     @classmethod
-    def of(cls, s: Sizes, tile: Tile) -> Costs:
-        """Return what the library takes the commands of a tile to cost."""
+    def of(cls, s: LibrarySizes, tile: LibraryTile) -> LibraryCosts:
+        """Return the library's estimate of the commands of a tile."""
         m, n, k = tile[:3]
         columns = tile.tiles_n * n
         load_a = FRACTAL_BYTES * m * k // L0A_BYTES
@@ -392,16 +391,16 @@ class Costs(NamedTuple):
         return max(self.mmad, self.load_a + self.load_b)
 
 
-def least_cycles(s: Sizes, share: Share) -> int:
-    """Return what any tile of a share takes: its Mmads, and the way out."""
+def least_cycles(s: LibrarySizes, share: LibraryShare) -> int:
+    """Return the least cycles of any tile of a share: its Mmads and the write-back."""
     blocks = min(share.m, share.paid_m) * min(share.n, share.paid_n)
     fractals = share.images * share.k * (2 if s.layer.true_fp32 else 1)
     return share.groups * blocks * (fractals + FIX_CYCLES)
 
 
-def cycles(s: Sizes, share: Share, tile: Tile) -> int:
+def cycles(s: LibrarySizes, share: LibraryShare, tile: LibraryTile) -> int:
     """Return the cycles of a share."""
-    costs = Costs.of(s, tile)
+    costs = LibraryCosts.of(s, tile)
     left, right, _, _ = whole(share, tile)
     rows = ceil_div(share.paid_m, tile.tiles_m * tile.m)
     columns = ceil_div(share.paid_n, tile.tiles_n * tile.n)
@@ -417,7 +416,7 @@ def _over(copies: int, copy: int, work: int) -> int:
     return max(copy, work) if copies > 1 else copy + work
 
 
-def _both_whole(share: Share, tile: Tile, costs: Costs, rows: int, columns: int) -> int:
+def _both_whole(share: LibraryShare, tile: LibraryTile, costs: LibraryCosts, rows: int, columns: int) -> int:
     """Return the cycles of a share whose pixels are all in L1."""
     _, _, all_left, all_right = whole(share, tile)
     slices = share.k // tile.k
@@ -436,8 +435,8 @@ def _both_whole(share: Share, tile: Tile, costs: Costs, rows: int, columns: int)
     return share.groups * columns * (costs.copy_b + rows * with_left)
 
 
-def _one_whole(share: Share, tile: Tile, costs: Costs, rows: int, columns: int) -> int:
-    """Return the cycles of a share of one operand of which all pixels are in L1."""
+def _one_whole(share: LibraryShare, tile: LibraryTile, costs: LibraryCosts, rows: int, columns: int) -> int:
+    """Return the cycles of a share with all pixels of one operand in L1."""
     _, right, all_left, all_right = whole(share, tile)
     ratio = max(tile.left_k, tile.right_k) // min(tile.left_k, tile.right_k)
     if right:
@@ -453,8 +452,8 @@ def _one_whole(share: Share, tile: Tile, costs: Costs, rows: int, columns: int) 
     return share.groups * columns * rows * (costs.copy_a + block)
 
 
-def _streamed(share: Share, tile: Tile, costs: Costs) -> int:
-    """Return the cycles of one block of a share of which L1 holds no operand's pixels all."""
+def _streamed(share: LibraryShare, tile: LibraryTile, costs: LibraryCosts) -> int:
+    """Return the cycles of one block of a share where L1 holds no operand whole."""
     shorter, longer = sorted((tile.left_k, tile.right_k))
     slices = shorter // tile.k
     commands, work = slices * tile.m, slices * costs.step

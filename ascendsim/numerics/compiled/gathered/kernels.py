@@ -1,0 +1,452 @@
+"""Run `seq`, `seq-muladd` and `block:K` in RNE on factors that lie anywhere.
+
+Chains go by the processor's own arithmetic. The ways to the exact sum of a block are those of `block_sums`. A
+bound and a unit of the accumulators go along from piece to piece; the accumulators themselves are looked at
+only where these prove nothing any more.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ascendsim.numerics.compiled.block_sums import (
+    SAFE_UNIT,
+    SMALLEST,
+    Packed,
+    PanelBlock,
+    add_blocks,
+    add_normal_blocks,
+    add_steps,
+    careful_sum,
+    is_exact,
+    is_far_from_ties,
+    is_normal,
+    left_of,
+)
+from ascendsim.numerics.compiled.gathered.factor import Cuts, Elements, Factor, FactorRange, Floats, Places
+from ascendsim.numerics.compiled.gathered.lines import (
+    FactorLines,
+    ReductionPiece,
+    copy_columns,
+    copy_rows,
+    left_lines,
+    measure_columns,
+    measure_rows,
+    pack_rows,
+    panel_of,
+    right_lines,
+)
+from ascendsim.numerics.compiled.jit import called, inlined, kernel
+from ascendsim.numerics.compiled.packing import (
+    MARGIN,
+    aligned,
+    fill_magnitudes,
+    group_count,
+    has_minus_zero,
+    reach_and_unit,
+)
+from ascendsim.numerics.compiled.panel_rounding import (
+    LIMBS,
+    RNE,
+    Rounding,
+    at,
+    clear,
+    columns,
+    put,
+    rows_from,
+    store,
+    tile,
+)
+from ascendsim.numerics.compiled.panels import (
+    LANES,
+    ROWS,
+    absolute,
+    any_lane,
+    as_bits,
+    differs,
+    fma,
+    out_of_line,
+    spread,
+    to_single,
+    widen,
+)
+from ascendsim.numerics.compiled.workspace import PANEL, KernelModel, Workspace
+
+Array = Any
+
+_CHAIN_LINES: Final = 512  # rows whose elements stay in the nearer caches while a piece is added to them
+
+
+class Chain:
+    """Adds products one by one: `seq:RNE` by fused multiply-adds; `seq-muladd:RNE` rounds each product first.
+
+    Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES
+    Cuts     of all reductions, anywhere
+    """
+
+    def __init__(self, a: Factor, b: Factor, cuts: Places, fused: bool) -> None:
+        self._product = a.elements, b.elements
+        # Rows are copied in whole runs where pieces begin with one.
+        whole = a.run % ROWS == 0 and not np.any(cuts[:-1] % a.run)
+        self._run, self._fused = a.run if whole else 0, fused
+
+    def add(
+        self, rows: FactorRange, columns: FactorRange, cuts: Cuts, c: Floats, begins: bool = False
+    ) -> None:
+        """Add some rows and columns of every product to those of c (products, m, n), or to +0."""
+        longest = cuts.longest()
+        if not longest:
+            return
+        a, b = self._product
+        memory = np.empty(longest * (LANES + min(rows.stop - rows.start, _CHAIN_LINES)) + MARGIN, np.float32)
+        how = self._run, self._fused, begins
+        _chains(a, b, cuts.places, cuts.firsts, c, rows, columns, memory, longest, *how)
+
+
+@kernel
+def _chains(
+    a: Elements,
+    b: Elements,
+    cuts: Array,
+    firsts: Array,
+    c: Array,
+    rows: FactorRange,
+    columns: FactorRange,
+    memory: Array,
+    longest: int,
+    run: int,
+    fused: bool,
+    begins: bool,
+) -> None:
+    right, width = aligned(memory, 0), c.shape[2]
+    packed = right + longest * LANES
+    for product in range(firsts.size - 1):
+        corner = product * c.shape[1] * width
+        for line in range(rows.start, rows.stop, _CHAIN_LINES):
+            stop = min(line + _CHAIN_LINES, rows.stop)
+            for piece in range(at(firsts, product), at(firsts, product + 1) - 1):
+                first, last = at(cuts, piece), at(cuts, piece + 1)
+                from_zero = begins and piece == at(firsts, product)
+                pack_rows(a, run, (line, stop), (first, last), memory, packed)
+                for j in range(columns.start, columns.stop, LANES):
+                    copy_columns(b, j, first, last, memory, right)
+                    for i in range(line, stop, ROWS):
+                        left = panel_of(memory, packed, run, i - line, last - first)
+                        _panel(left, last - first, right, c, corner + i * width + j, fused, from_zero)
+
+
+@inlined
+def _panel(left: Packed, length: int, right: int, c: Array, cell: int, fused: bool, from_zero: bool) -> None:
+    """Add one piece of the reduction to the panel whose first accumulator is at `cell`, or to +0."""
+    acc = spread(np.float32(0.0)) if from_zero else tile(c, cell, c.shape[2])
+    # Two loops, not one with a branch in it: `fused` is settled before the products begin.
+    if fused:
+        for t in range(length):
+            acc = fma(left_of(left, t), columns(left.values, right + t * LANES), acc)
+    else:
+        for t in range(length):
+            acc = acc + left_of(left, t) * columns(left.values, right + t * LANES)
+    store(acc, c, cell, c.shape[2])
+
+
+Panel = Any
+
+_GROWTH: Final = 1.001  # what rounding adds to a bound at most, and more
+_SUBNORMAL: Final = 2.0**-150  # what it adds to a subnormal single, however small that is: half a unit
+_ROUNDOFF: Final = 2.0**-53
+
+
+@inlined
+def add_piece(
+    a: FactorLines,
+    i: int,
+    left: Packed,
+    piece: ReductionPiece,
+    work: Workspace,
+    known: int,
+    sums: int,
+    c: Array,
+    cell: int,
+    from_zero: bool,
+    model: KernelModel,
+) -> None:
+    """Add a piece to the panel whose first accumulator is at `cell`, or to +0."""
+    acc = spread(np.float32(0.0)) if from_zero else tile(c, cell, c.shape[2])
+    # What has been known of the accumulators since they were last looked at, then what they are.
+    reach, unit = at(work.doubles, sums), at(work.doubles, sums + 1)
+    most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
+    if not is_exact(most, least):
+        reach, unit = _looked_at(acc, unit)
+        most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
+    proven = is_exact(most, least)
+    if not proven:
+        # Block by block the extents are closer.
+        proven, most, least = True, reach, unit
+        for number in range(piece.blocks):
+            block = _block(work, known, number, model.block, piece.length)
+            most, least = _widened(most, least, block, 1)
+            proven = proven and is_exact(most, least)
+    if proven and is_normal(most, least):
+        acc = add_normal_blocks(left, work.doubles, work.b, piece.length, model.block, acc, False)
+    elif proven:
+        acc = add_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
+    else:
+        for number in range(piece.blocks):
+            block = _block(work, known, number, model.block, piece.length)
+            reach, unit = _widened(reach, unit, block, 1)
+            # What the accumulators really are is often better known: they have been rounded meanwhile.
+            if not is_exact(reach, unit):
+                reach, unit = _looked_at(acc, unit)
+                reach, unit = _widened(reach, unit, block, 1)
+            exact = is_exact(reach, unit)
+            acc = _checked(a, i, left, piece, work, block, number * model.block, acc, exact, model)
+        most, least = reach, unit
+    put(work.doubles, sums, most)
+    put(work.doubles, sums + 1, least)
+    store(acc, c, cell, c.shape[2])
+
+
+@inlined
+def _looked_at(acc: Panel, unit: float) -> tuple[float, float]:
+    """Return the largest magnitude of accumulators, and a common unit; `unit` is the one known so far."""
+    reach, seen = reach_and_unit(acc)
+    # Sums that are whole multiples of a single never become -0, which looks like any other zero.
+    if unit < SMALLEST and has_minus_zero(acc):
+        return reach, unit
+    return reach, max(unit, seen)
+
+
+@inlined
+def _widened(reach: float, unit: float, block: PanelBlock, roundings: int) -> tuple[float, float]:
+    """Return a bound and a unit of accumulators as they are after a block, or after all blocks of a piece.
+
+    Sums stay whole multiples of the common unit, whatever rounding does, as `block_sums.widened` has it. Each
+    rounding adds 2^-24 of a bound at most, so that _GROWTH is room enough for as many as a piece can have;
+    but where a sum is a subnormal single, half a unit of those, which may be as much as the bound itself.
+    """
+    return (reach + block.bound) * _GROWTH + roundings * _SUBNORMAL, min(unit, block.unit)
+
+
+@inlined
+def _checked(
+    a: FactorLines,
+    i: int,
+    left: Packed,
+    piece: ReductionPiece,
+    work: Workspace,
+    block: PanelBlock,
+    first: int,
+    acc: Panel,
+    proven: bool,
+    model: KernelModel,
+) -> Panel:
+    """Return the accumulators after a block that begins at a step of its piece; `proven`: doubles hold it."""
+    begin = piece.first + first
+    total = add_steps(left, work.doubles, work.b, first, first + block.length, widen(acc))
+    found = to_single(total)
+    if not proven and not is_far_from_ties(total, found, block):
+        _need_magnitudes(work, piece.length)
+        w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
+        size = absolute(acc)
+        for t in range(block.length):
+            rows = rows_from(a.values, at(a.steps, begin + t), w, x, y, z)
+            size = fma(absolute(rows), columns(work.singles, work.b_single + block.b + t * LANES), size)
+        error = widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
+        found, high = to_single(total - error), to_single(total + error)
+        if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
+            store(widen(acc), work.doubles, work.start, LANES)
+            _careful(a, i, begin, work, block, model)
+            found = to_single(tile(work.doubles, work.result, LANES))
+    return found
+
+
+@inlined
+def _whole(work: Workspace, known: int, piece: ReductionPiece) -> PanelBlock:
+    """Return all blocks of a panel as one block."""
+    return _extents_of(work, known, work.b_extents, 0, piece.length)
+
+
+@inlined
+def _block(work: Workspace, known: int, number: int, size: int, steps: int) -> PanelBlock:
+    """Find a block of a panel by its number; `known` is where the extents of the panel's lines are."""
+    ours, theirs = known + 2 * (1 + number), work.b_extents + 2 * (1 + number)
+    return _extents_of(work, ours, theirs, number * size, min(size, steps - number * size))
+
+
+@inlined
+def _extents_of(work: Workspace, ours: int, theirs: int, first: int, length: int) -> PanelBlock:
+    return PanelBlock(
+        first * ROWS,
+        first * LANES,
+        length,
+        at(work.doubles, ours) * at(work.doubles, theirs),
+        at(work.doubles, ours + 1) * at(work.doubles, theirs + 1),
+    )
+
+
+@called
+def _need_magnitudes(work: Workspace, length: int) -> None:
+    """Fill in the magnitudes of the columns, if that has not been done."""
+    out_of_line()
+    # No magnitude is below zero, so this one says that they are not there yet.
+    if at(work.singles, work.b_single) < 0.0:
+        fill_magnitudes(work.doubles, work.b, work.b + length * LANES, work.singles, work.b_single)
+
+
+@called
+def _careful(
+    a: FactorLines, i: int, begin: int, work: Workspace, block: PanelBlock, model: KernelModel
+) -> None:
+    """Turn the accumulators at `start` into sums at `result`, in whichever way is exact."""
+    out_of_line()
+    place = work.a + block.a
+    copy_rows(a, i, begin, begin + block.length, work.doubles, place)
+    fill_magnitudes(work.doubles, place, place + block.length * ROWS, work.singles, work.a_single + block.a)
+    careful_sum(work, block, model)
+
+
+# Rows whose extents and elements stay in the nearer caches while a piece of the reduction is added to them.
+_BLOCK_LINES: Final = 256
+
+
+class BlockProducts:
+    """Products under `block:K:RNE`, whose factors are measured once.
+
+    Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES
+    Cuts     of all reductions; blocks begin at each, and full blocks end at all but the ends of Mmads
+    block    products of a block
+    """
+
+    def __init__(self, a: Factor, b: Factor, cuts: Places, block: int) -> None:
+        self._a, self._b = left_lines(a, cuts, block), right_lines(b)
+        usual = Rounding(RNE, False, 0.0)
+        self._model = KernelModel(block, usual, False, usual, False)
+
+    def add(
+        self, rows: FactorRange, columns: FactorRange, cuts: Cuts, c: Floats, begins: bool = False
+    ) -> None:
+        """Add some rows and columns of every product to those of c (products, m, n), or to +0."""
+        longest, block = cuts.longest(), self._model.block
+        if not longest:
+            return
+        lines = min(rows.stop - rows.start, _BLOCK_LINES)
+        groups, parts = lines // ROWS, group_count(longest, block)
+        measured = 2 * (groups + 1) * (1 + parts) + 2 * groups * ((columns.stop - columns.start) // LANES)
+        packed = longest * (lines + ROWS + LANES)
+        doubles = np.empty(packed + 3 * PANEL + LIMBS + measured + 5 * MARGIN)
+        singles = np.empty(longest * (ROWS + LANES) + MARGIN, np.float32)
+        _blocks(
+            self._a,
+            self._b,
+            cuts.places,
+            cuts.firsts,
+            c,
+            doubles,
+            singles,
+            longest,
+            rows,
+            columns,
+            self._model,
+            begins,
+        )
+
+
+class Tables(NamedTuple):
+    """Places in the doubles of the extents of a piece's rows, and of those of accumulators.
+
+    packed    the rows, laid out for panels
+    extents   of each group of rows: those of the piece, then those of each of its blocks
+    sums      of each panel: a bound of its accumulators, and a unit of theirs
+    """
+
+    packed: int
+    extents: int
+    sums: int
+
+
+@kernel
+def _blocks(
+    a: FactorLines,
+    b: FactorLines,
+    cuts: Array,
+    firsts: Array,
+    c: Array,
+    doubles: Array,
+    singles: Array,
+    longest: int,
+    rows: FactorRange,
+    columns: FactorRange,
+    model: KernelModel,
+    begins: bool,
+) -> None:
+    lines = min(rows.stop - rows.start, _BLOCK_LINES)
+    work, tables = _shared_out(doubles, singles, longest, group_count(longest, model.block), lines)
+    for product in range(firsts.size - 1):
+        own = at(firsts, product), at(firsts, product + 1)
+        for line in range(rows.start, rows.stop, _BLOCK_LINES):
+            some = FactorRange(line, min(line + _BLOCK_LINES, rows.stop))
+            _rows(a, b, cuts, own, c, product, some, columns, work, tables, model, begins)
+
+
+@called
+def _rows(
+    a: FactorLines,
+    b: FactorLines,
+    cuts: Array,
+    own: tuple[int, int],
+    c: Array,
+    product: int,
+    rows: FactorRange,
+    columns: FactorRange,
+    work: Workspace,
+    tables: Tables,
+    model: KernelModel,
+    begins: bool,
+) -> None:
+    """Add the pieces of one product to some rows of its accumulators, or to +0."""
+    out_of_line()
+    width, groups = c.shape[2], (rows.stop - rows.start) // ROWS
+    corner = product * c.shape[1] * width
+    for panel in range(groups * ((columns.stop - columns.start) // LANES)):
+        # As long as nothing is known of accumulators, nothing bounds them, and they may be -0. Those that are
+        # +0 are multiples of anything.
+        put(work.doubles, tables.sums + 2 * panel, 0.0 if begins else np.inf)
+        put(work.doubles, tables.sums + 2 * panel + 1, np.inf if begins else 0.5 * SMALLEST)
+    for cut in range(own[0], own[1] - 1):
+        first, length = at(cuts, cut), at(cuts, cut + 1) - at(cuts, cut)
+        piece = ReductionPiece(first, length, group_count(length, model.block))
+        from_zero = begins and cut == own[0]
+        pack_rows(a, a.run, rows, (first, first + length), work.doubles, tables.packed)
+        measure_rows(a, rows.start, rows.stop, piece, work, tables.packed, tables.extents, model.block)
+        for j in range(columns.start, columns.stop, LANES):
+            copy_columns(b, j, first, first + length, work.doubles, work.b)
+            measure_columns(b, j, piece, work, model.block)
+            put(work.singles, work.b_single, -1.0)
+            sums = tables.sums + (j - columns.start) // LANES * 2 * groups
+            for i in range(rows.start, rows.stop, ROWS):
+                group, cell = (i - rows.start) // ROWS, corner + i * width + j
+                left = panel_of(work.doubles, tables.packed, a.run, i - rows.start, length)
+                known = tables.extents + group * 2 * (1 + piece.blocks)
+                add_piece(a, i, left, piece, work, known, sums + 2 * group, c, cell, from_zero, model)
+
+
+@called
+def _shared_out(
+    doubles: Array, singles: Array, longest: int, parts: int, lines: int
+) -> tuple[Workspace, Tables]:
+    """Share out the memory for pieces of at most `longest` steps and `parts` blocks, and for so many rows."""
+    result = aligned(doubles, 0)
+    start, flags, limbs = result + PANEL, result + 2 * PANEL, result + 3 * PANEL
+    clear(doubles, limbs)
+    b = aligned(doubles, limbs + LIMBS)
+    packed = b + longest * LANES
+    a = packed + longest * lines
+    b_extents = a + longest * ROWS
+    extents = b_extents + 2 * (1 + parts)
+    b_single = aligned(singles, 0)
+    a_single = b_single + longest * LANES
+    # As if they were filled in: this is done block by block, where it is needed.
+    put(singles, a_single, 0.0)
+    places = (a, b, 0, 0, 0, b_extents, 0, 0, start, result, flags, limbs, a_single, b_single, 0)
+    tables = Tables(packed, extents, extents + lines // ROWS * 2 * (1 + parts))
+    return Workspace(doubles, singles, longest, parts, *places), tables

@@ -1,1 +1,0 @@
-"""One loop over panels for each kind of model."""

@@ -1,0 +1,158 @@
+"""How the answer of a study is told: one record, of which a terminal, a page and JSON are written."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ascendsim import __version__
+from ascendsim.report.page.html import write_page
+from ascendsim.report.page.records import Page, Section
+from ascendsim.report.terminal import make_console, print_table, print_text
+from ascendsim.studies.records import StudyAnswer
+from ascendsim.studies.table import Table
+
+AnswerT = TypeVar("AnswerT", bound=StudyAnswer)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One answer.
+
+    page     with the title and the sentence that answers
+    record   plain values, for JSON
+    tables   what a terminal shows, between `reasons` and `notes`
+    parts    of a comparison: the answers that are compared, as far as a terminal shows them
+    legend   what words mean, told once below all
+    """
+
+    page: Page
+    record: Mapping[str, Any]
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    parts: tuple[Told, ...] = ()
+    legend: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What is said of several answers: a title, a sentence, tables of all of them.
+
+    brief   whether the tables of each of them are on the page alone
+    """
+
+    title: str
+    answer: str
+    tables: tuple[Table, ...] = ()
+    brief: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where answers are written: JSON or tables on the terminal, and a page in a folder.
+
+    command   the words that asked for them
+    """
+
+    command: Sequence[str]
+    json: bool = False
+    folder: Path | None = None
+
+    def tell(
+        self,
+        answers: Sequence[AnswerT],
+        tell: Callable[[AnswerT], Told],
+        compare: Callable[[Sequence[AnswerT]], Compared] | None = None,
+    ) -> None:
+        """Print answers, several after what compares them, and write their page where one is asked for."""
+        each = [_with_facts(tell(answer), answer, self.command) for answer in answers]
+        told = each[0]
+        if compare is not None and len(each) > 1:
+            told = together(compare(answers), each, [answer.variant for answer in answers])
+        # The page is written even where the reader of what is printed leaves early, as `head` does.
+        try:
+            self.show(told)
+        finally:
+            if self.folder is not None:
+                path = self.folder / "study.html"
+                write_page(path, told.page)
+                # JSON is for another program: nothing else stands beside it.
+                print(f"\nPage in {path}", file=sys.stderr if self.json else sys.stdout)
+
+    def show(self, told: Told) -> None:
+        """Print an answer."""
+        if self.json:
+            print(json.dumps(told.record, indent=1, allow_nan=False))
+            return
+        out = make_console()
+
+        def write(told: Told) -> None:
+            for line in (told.page.answer, *told.reasons):
+                print_text(out, line)
+            for table in told.tables:
+                print_table(out, table)
+            if told.notes or (told.legend and not told.parts):
+                out.print()
+            for note in told.notes:
+                print_text(out, note)
+            for part in told.parts:
+                out.print()
+                write(part)
+
+        write(told)
+        for line in told.legend:
+            print_text(out, line)
+
+
+def _with_facts(told: Told, answer: StudyAnswer, command: Sequence[str]) -> Told:
+    facts = study_facts(command, answer.variant, answer.digest, answer.assumed)
+    return replace(told, page=replace(told.page, facts={**facts, **told.page.facts}))
+
+
+def study_facts(command: Sequence[str], variant: str, digest: str, assumed: int) -> dict[str, str]:
+    """Return the command, the version, and which figures the product has."""
+    return {
+        "command": shlex.join(["ascendsim", *command]),
+        "version": f"ascendsim {__version__}",
+        "product": f"{variant}; digest of its figures {digest[:16]}",
+        "assumed figures": f"{assumed} figures of it that move cycles are assumed: nobody has "
+        f"published or measured them; `ascendsim profiles {variant}` lists them with their ranges",
+    }
+
+
+def together(compared: Compared, each: Sequence[Told], names: Sequence[str]) -> Told:
+    """Return several answers as one: what compares them, then each with its sections folded.
+
+    names   of the products that they are of
+    """
+    pages = [told.page for told in each]
+    tables = compared.tables
+    sections = [Section("All of them", (), (), tables)] if tables else []
+    for page, name in zip(pages, names, strict=True):
+        sections.append(Section(page.title, (page.answer,)))
+        sections += [
+            replace(section, title=f"{name}: {section.title}", collapsed=True) for section in page.sections
+        ]
+    definitions = {word: meaning for page in pages for word, meaning in page.definitions.items()}
+    facts: dict[str, str] = {}
+    for page, name in zip(pages, names, strict=True):
+        for what, which in page.facts.items():
+            # What is the same of all of them is told once.
+            same = all(other.facts.get(what) == which for other in pages)
+            facts[what if same else f"{what}, {name}"] = which
+    record = {"answer": compared.answer, "answers": [told.record for told in each]}
+    page = Page(compared.title, compared.answer, tuple(sections), definitions, facts)
+    parts = () if compared.brief else tuple(replace(told, legend=()) for told in each)
+    return Told(page, record, tables, parts=parts, legend=each[0].legend)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a title, each once: "A", "A and B", "A, B and C"."""
+    *first, last = dict.fromkeys(names)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,1 +1,0 @@
-"""How the measured rows of each class are run on the model."""

@@ -1,1 +1,0 @@
-"""What the profile of a device lists, read."""
