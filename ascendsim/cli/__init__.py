@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from types import FrameType
 
 from ascendsim.errors import AscendSimError
 
@@ -29,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked: dict[str, bool] = {}
     try:
         _open_closed_streams()
+        if argv is None:
+            _note_interrupts(asked)
         if sys.stdout is None:
             return _refuse(CLOSED)
         if argv is not None:
@@ -45,7 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         detail = f" ({error})" if str(error) else ""
         return _refuse(f"not enough memory{detail}; {memory_advice(npz=asked.get('npz', False))}")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ImportError) as error:
+        # A library that is interrupted while it loads may say that it cannot be imported.
+        if isinstance(error, ImportError) and not asked.get("interrupted"):
+            raise
         return _interrupted(asked)
     except BrokenPipeError:
         # The reader of our output has left (as `head` does).
@@ -60,6 +67,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _refuse(f"output cannot be written ({error.strerror}); make room, or write elsewhere")
         where = f"{error.filename}: " if error.filename else ""
         return _refuse(f"{where}{error.strerror or error}; look whether it can be read and written")
+
+
+def _note_interrupts(asked: dict[str, bool]) -> None:
+    """Note that an interrupt came, whatever becomes of it where it arrives."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler:
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        asked["interrupted"] = True
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, note)
 
 
 def _answer(words: list[str], asked: dict[str, bool]) -> int:
