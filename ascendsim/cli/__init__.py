@@ -49,10 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         detail = f" ({error})" if str(error) else ""
         return _refuse(f"not enough memory{detail}; {memory_advice(npz=asked.get('npz', False))}")
-    except (KeyboardInterrupt, ImportError) as error:
-        # A library that is interrupted while it loads may say that it cannot be imported.
-        if isinstance(error, ImportError) and not asked.get("interrupted"):
-            raise
+    except KeyboardInterrupt:
         return _interrupted(asked)
     except BrokenPipeError:
         # The reader of our output has left (as `head` does).
@@ -67,6 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _refuse(f"output cannot be written ({error.strerror}); make room, or write elsewhere")
         where = f"{error.filename}: " if error.filename else ""
         return _refuse(f"{where}{error.strerror or error}; look whether it can be read and written")
+    except Exception:
+        # A library that is interrupted while it loads may say that it cannot be imported.
+        if not asked.get("interrupted"):
+            raise
+        return _interrupted(asked)
 
 
 def _note_interrupts(asked: dict[str, bool]) -> None:
