@@ -105,12 +105,16 @@ def named_fields(made: str, plan: Plan, names: str = "ours") -> dict[str, Any]:
     return to_vendor(made, plan) if names == "vendor" else plan.to_dict()
 
 
+LONGEST_PATH = 4096
+
+
 def _path(path: Any) -> Path:
     """Return the path of a file of plans.
 
     Raises   ConfigError for what is no path
     """
-    if not isinstance(path, str | Path) or not str(path):
+    # No system has a path as long; a message that quoted it would be read by nobody.
+    if not isinstance(path, str | Path) or not 0 < len(str(path)) <= LONGEST_PATH:
         raise ConfigError(f"path is {shown(path)}; it must name a file of plans, such as 'plans.toml'")
     return Path(path)
 
