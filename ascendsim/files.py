@@ -72,7 +72,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:
-    """Return what is in a plain file of at most so many bytes.
+    """Return the bytes of a plain file that has no more than `most`.
 
     Raises   OSError for what cannot be opened, is a pipe or a device, or is larger; its `strerror` says why.
              ValueError for a name with a NUL

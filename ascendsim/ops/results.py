@@ -167,14 +167,17 @@ class Estimate:
 
     def __str__(self) -> str:
         """Return a line for the call and one for each kernel; all fields are in the `repr`."""
-        lines = [f"{self.variant}: {self.compute_dtype} in the cube, {self.accumulation}", *self._told()]
+        lines = [
+            f"{self.variant}: {self.compute_dtype} in the cube, {self.accumulation}",
+            *self._gradient_lines(),
+        ]
         for kernel in self.kernels:
             bound = f", bound by {kernel.bound_by}" if kernel.bound_by else ""
             lines.append(f"{kernel.name}: {kernel.cycles:,} cycles, {kernel.time_us:,.2f} us{bound}")
         return "\n".join(lines)
 
-    def _told(self) -> tuple[str, ...]:
-        """Return what a result has beside its kernels, in lines."""
+    def _gradient_lines(self) -> tuple[str, ...]:
+        """Return a line for each gradient; an estimate has none."""
         return ()
 
     def _repr_html_(self) -> str:
@@ -218,9 +221,9 @@ class ConvolutionBackwardResult(Estimate):
     def _repr_html_(self) -> str:
         """Return the HTML for a notebook: also the gradients, and no time where none was asked for."""
         order = f"executed in {self.order} order" if self.timing else "no instructions executed"
-        return self._html(*self._told(), order, timing=self.timing)
+        return self._html(*self._gradient_lines(), order, timing=self.timing)
 
-    def _told(self) -> tuple[str, ...]:
+    def _gradient_lines(self) -> tuple[str, ...]:
         return tuple(
             f"{name}: {'x'.join(map(str, made.shape))}, {made.dtype}"
             for name in ("grad_input", "grad_weight", "grad_bias")

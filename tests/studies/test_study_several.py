@@ -109,9 +109,11 @@ def test_layers_are_tuned_side_by_side(answer, tmp_path):
     text = answer(*words, "--store", str(tmp_path / "s"), "--out", str(tmp_path))
     rows = [line for line in text.splitlines() if line.startswith("b14_") and "  warm  " in line]
     assert [row.split()[0] for row in rows] == ["b14_expand", "b14_depthwise", "b14_project"]
-    # The plans and reasons of each are on the page; the depthwise layer runs best by its operator's plan.
+    # The plans and reasons of each are on the page, where another plan than the usual one is the best.
+    others = [row for row in rows if not row.rstrip().endswith("the usual plan")]
+    assert others
     assert text.count("Plan against plan") == 0
-    assert (tmp_path / "study.html").read_text().count("Plan against plan</caption>") == 2
+    assert (tmp_path / "study.html").read_text().count("Plan against plan</caption>") == len(others)
 
 
 @pytest.mark.parametrize(

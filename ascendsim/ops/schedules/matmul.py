@@ -117,7 +117,7 @@ class Matmul(Schedule):
         return [(old, new) for old, new in pairs if old is not new]
 
     def phases(self) -> tuple[Phase, ...]:
-        """Return what vector cores do to operands, all of them before the cube begins; and the product."""
+        """Return the phases: operands into fractals, where the plan says so, then the product."""
         # One phase of all operands: no barrier of the cores stands between them.
         before = (into_fractals(self),) if self.moves else ()
         return (*before, self.compute())

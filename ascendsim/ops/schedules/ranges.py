@@ -1,4 +1,4 @@
-"""Base blocks as records of numbers: how they are numbered, told apart, and dealt to the cores."""
+"""Base blocks as records of numbers: a schedule numbers them, groups equal ones, and deals them to cores."""
 
 from __future__ import annotations
 

@@ -324,11 +324,11 @@ class DgradTasks:
         """Numbers of the pixel tiles by what they cost, which several shapes have in common."""
         return self._numbered(_cost_of)
 
-    def _numbered(self, told: Callable[[ImageTile, int], Hashable]) -> list[int]:
-        """Return a number for each pixel tile: by its pixels, and by what is told of its image tiles."""
+    def _numbered(self, key_of: Callable[[ImageTile, int], Hashable]) -> list[int]:
+        """Return a number for each pixel tile: one for all of equal pixels and keys of image tiles."""
         tiles, boxes = self.left_tiles, self._left_shapes.values()
         return alike(
-            [(run[1], *[told(tiles[*run, box], run[1]) for box in boxes]) for run in self.pixel_tiles]
+            [(run[1], *[key_of(tiles[*run, box], run[1]) for box in boxes]) for run in self.pixel_tiles]
         )
 
     def sizes(self, tasks: Tasks) -> TileSizes:
@@ -380,13 +380,13 @@ class DgradTasks:
         """Describe what decides the cost of a core's program: tile shapes, and which tiles are met again."""
         pixels, columns = tasks["pixels"], tasks["columns"]
         kinds = self.pixel_shapes[pixels], self.widths[columns]
-        told = signature_of(self.gemm, tasks, kinds, pixels, columns)
+        met = signature_of(self.gemm, tasks, kinds, pixels, columns)
         if not self._even:
-            return told
-        # Parts that end otherwise are told apart: by the blocks of images in a row that are cut alike.
+            return met
+        # Cores differ where their parts end differently: count neighbouring images that are cut alike.
         edges = np.flatnonzero(np.diff(mixed(tasks["group"], tasks["image"]))) + 1
         of_images = [own.tobytes() for own in np.split(tasks[["depth", "pixels", "columns"]], edges)]
-        return told, tuple([sum(map(len, same)) for _, same in groupby(of_images)])
+        return met, tuple([sum(map(len, same)) for _, same in groupby(of_images)])
 
 
 def signature_of(
@@ -394,9 +394,9 @@ def signature_of(
 ) -> Hashable:
     """Return the kinds of tasks and the tiles that they meet, numbered as they are met first.
 
-    So two cores that load the same pattern of tiles are told from two that only do as many.
+    Two cores with as many tasks differ if one meets a tile again where the other loads a new one.
 
-    left, right   what tells the tiles of each task, besides groups, images and depths
+    left, right   the numbers of the tiles of each task, besides groups, images and depths
     """
     group, image, depth = (tasks[name] for name in ("group", "image", "depth"))
     counts, firsts, pairs = _pairs(gemm.depths)

@@ -354,7 +354,7 @@ class WgradCut:
         return grid_parts(self.gemm.batch, self.tiling.batch_dim, self._ranges_by_rows)
 
     def part(self, depth: int, part: int) -> list[Reduced]:
-        """Return what one part of the reduction has at a kernel depth; ranges are numbers of `runs`."""
+        """Return images and ranges of one part of the reduction at a kernel depth; ranges index `runs`."""
         pairs = self.gemm.depths[depth]
         if self.by_grid:
             images, ranges = self.grid_parts[part]
