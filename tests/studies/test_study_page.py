@@ -31,10 +31,10 @@ from ascendsim.report.page.records import (
     Tornado,
     colours_of,
 )
+from ascendsim.report.studies.answer import Compared, study_facts, together
 from ascendsim.report.studies.hardware import codesign_page, hardware_page
 from ascendsim.report.studies.precision import precision_page
-from ascendsim.report.studies.tiling import cases_tables, tiling_told
-from ascendsim.report.studies.told import Compared, study_facts, together
+from ascendsim.report.studies.tiling import cases_tables, tiling_answered
 from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.plans import enlargings
 from ascendsim.studies.hardware.records import (
@@ -460,7 +460,7 @@ def pages():
     )
     asked = TilingQuestion("a test", "910B2", LAYER, "grad_weight", trials=6, doubt=False)
     answer, _ = study_tiling(asked, Engine(Store(), 1), Budget())
-    told = tiling_told(answer)
+    told = tiling_answered(answer)
     both = together(
         Compared("Several", "Both.", tuple(cases_tables([answer]))), [told] * 2, ["910B2", "310P3"]
     )

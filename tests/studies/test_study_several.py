@@ -19,9 +19,9 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.report.document import plain
 from ascendsim.report.page.records import Page, Section
+from ascendsim.report.studies.answer import Answered, Compared, listed, together
 from ascendsim.report.studies.hardware_words import hardware_ranked
 from ascendsim.report.studies.tiling import cases_tables, tiling_ranked, tiling_title
-from ascendsim.report.studies.told import Compared, Told, listed, together
 from ascendsim.studies import records
 from ascendsim.studies.engine.measure import measure
 from ascendsim.studies.engine.point import StudyPoint
@@ -207,7 +207,7 @@ def test_pages_are_joined_with_what_is_common_told_once():
              {"command": "c", "product": name})
         for name in "PQ"
     ]  # fmt: skip
-    each = [Told(page, {"answer": page.answer}, legend=("Words.",)) for page in pages]
+    each = [Answered(page, {"answer": page.answer}, legend=("Words.",)) for page in pages]
     told = together(Compared("What are P and Q?", "Both.", (table,)), each, ["P", "Q"])
     page = told.page
     assert told.record == {"answer": "Both.", "answers": [{"answer": "Answer P."}, {"answer": "Answer Q."}]}

@@ -67,7 +67,7 @@ def add_hardware(kinds: Any) -> Any:
 def hardware(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.output import engine_of, output_of, write_calls
-    from ascendsim.report.studies.hardware import hardware_compared, hardware_told
+    from ascendsim.report.studies.hardware import hardware_answered, hardware_compared
     from ascendsim.report.studies.hardware_words import hardware_sentence
     from ascendsim.studies.hardware.gains import study_hardware
 
@@ -78,7 +78,7 @@ def hardware(arguments: Any) -> int:
         if not any(answer.gains for answer, _ in found):
             raise ConfigError(hardware_sentence(found[0][0]))
         write_calls(arguments, engine, [point for _, points in found for point in points])
-    output_of(arguments).tell([answer for answer, _ in found], hardware_told, hardware_compared)
+    output_of(arguments).write([answer for answer, _ in found], hardware_answered, hardware_compared)
     return 0
 
 
@@ -174,14 +174,14 @@ def add_codesign(kinds: Any) -> Any:
 def codesign(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.output import engine_of, output_of
-    from ascendsim.report.studies.hardware import codesign_told
+    from ascendsim.report.studies.hardware import codesign_answered
     from ascendsim.studies.codesign import study_codesign
 
     question = _codesign_question(arguments)
     with engine_of(arguments) as (engine, budget):
         answer = study_codesign(question, engine, budget)
         _require_one(answer)
-    output_of(arguments).tell([answer], codesign_told)
+    output_of(arguments).write([answer], codesign_answered)
     return 0
 
 

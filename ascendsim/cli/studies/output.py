@@ -13,7 +13,7 @@ from ascendsim.cli.request import DEFAULT_PRODUCT, each_once, gradients, natural
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ascendsim.report.studies.told import Output
+    from ascendsim.report.studies.answer import Output
     from ascendsim.studies.engine.point import StudyPoint
     from ascendsim.studies.engine.run import Budget, Engine
     from ascendsim.studies.hardware.records import StudiedLayer
@@ -109,7 +109,7 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
 
 def output_of(arguments: Any) -> Output:
     """Return where the options want answers to be written."""
-    from ascendsim.report.studies.told import Output
+    from ascendsim.report.studies.answer import Output
 
     return Output(arguments.words, arguments.json, arguments.out)
 

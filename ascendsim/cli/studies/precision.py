@@ -194,7 +194,7 @@ def _numbers(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
 def precision(arguments: Any) -> int:
     """Measure, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.output import engine_of, output_of
-    from ascendsim.report.studies.precision import precision_compared, precision_rows, precision_told
+    from ascendsim.report.studies.precision import precision_answered, precision_compared, precision_rows
     from ascendsim.studies.modes.measure import study_precision
     from ascendsim.studies.table import Table
 
@@ -206,7 +206,7 @@ def precision(arguments: Any) -> int:
     if arguments.table is not None:
         rows = [row for study in studies for row in precision_rows(study)]
         Table.of_records("Gradients", rows).write(arguments.table)
-    output_of(arguments).tell(studies, precision_told, precision_compared)
+    output_of(arguments).write(studies, precision_answered, precision_compared)
     return 0
 
 

@@ -28,7 +28,7 @@ def beside(arguments: Any, questions: Sequence[TilingQuestion]) -> int:
     Raises   ConfigError for options of a search, for several calls, or a file without a plan of the gradient
     """
     from ascendsim.cli.studies.output import output_of
-    from ascendsim.report.studies.beside import beside_told
+    from ascendsim.report.studies.beside import beside_answered
     from ascendsim.studies.tuning.study import set_beside
 
     for option in _OF_A_SEARCH:
@@ -40,7 +40,7 @@ def beside(arguments: Any, questions: Sequence[TilingQuestion]) -> int:
     )
     schedules = schedules_of([arguments.schedule] if arguments.schedule else None)
     answer = set_beside(question, _plan(arguments, question.gradient), schedules[0] if schedules else None)
-    output_of(arguments).tell([answer], beside_told)
+    output_of(arguments).write([answer], beside_answered)
     return 0
 
 
@@ -113,7 +113,7 @@ def export_top(tuner: Tuner, arguments: Any) -> None:
 def rank_measured(question: TilingQuestion, engine: Engine, budget: Budget, arguments: Any) -> None:
     """Rank the plans of a folder by what a device measured, beside the model's times of them."""
     from ascendsim.cli.studies.output import output_of
-    from ascendsim.report.studies.beside import measured_told
+    from ascendsim.report.studies.beside import measured_answered
     from ascendsim.studies.engine.run import require_answer
     from ascendsim.studies.tuning.tune import exported_plans, point_of
     from ascendsim.validate.coverage import MeasuredPlan, measured_times, ranked_anew
@@ -130,7 +130,7 @@ def rank_measured(question: TilingQuestion, engine: Engine, budget: Budget, argu
         found.append(MeasuredPlan(name, measured_us, float(product["time_us"])))
     ranking = ranked_anew(found)
     where = f"On {question.product}, {question.gradient} of {question.title}"
-    output_of(arguments).show(measured_told(ranking, where, start))
+    output_of(arguments).show(measured_answered(ranking, where, start))
 
 
 _EXAMPLES = """\
@@ -206,7 +206,7 @@ def tiling(arguments: Any) -> int:
     from ascendsim.cli.studies.output import engine_of, output_of, write_calls
     from ascendsim.files import require_file
     from ascendsim.ops.plan import form_of
-    from ascendsim.report.studies.tiling import tiling_compared, tiling_told
+    from ascendsim.report.studies.tiling import tiling_answered, tiling_compared
     from ascendsim.studies.tuning.study import study_tiling
 
     # A file that cannot be written is refused before anything is timed.
@@ -230,7 +230,7 @@ def tiling(arguments: Any) -> int:
         write_calls(arguments, engine, [point for _, tuner in found for point in tuner.timed.values()])
     # Files are written even where the reader of what is printed leaves early, as `head` does.
     try:
-        output_of(arguments).tell([answer for answer, _ in found], tiling_told, tiling_compared)
+        output_of(arguments).write([answer for answer, _ in found], tiling_answered, tiling_compared)
     finally:
         _write_plan(found[0][0], arguments)
         export_top(found[0][1], arguments)

@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from ascendsim.report.page.records import Page, Section
+from ascendsim.report.studies.answer import Answered
 from ascendsim.report.studies.tiling import differences
-from ascendsim.report.studies.told import Told
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.table import Table, microseconds, numbers, share, us, words
 from ascendsim.studies.tuning.records import Beside, CyclesPart, Started
@@ -100,11 +100,11 @@ def _us(what: str, sides: tuple[float, float]) -> tuple[str, ...]:
     return what, microseconds(before), microseconds(after), f"{after - before:+.2f}"
 
 
-def beside_told(answer: Beside) -> Told:
+def beside_answered(answer: Beside) -> Answered:
     """Tell an answer."""
     names = "stages", "last M", "mean busy", "bytes", "counted"
     said = tuple(f"{name}: {DEFINITIONS[name]}" for name in names)
-    return Told(beside_page(answer), beside_record(answer), tuple(beside_tables(answer)), said)
+    return Answered(beside_page(answer), beside_record(answer), tuple(beside_tables(answer)), said)
 
 
 def beside_page(answer: Beside) -> Page:
@@ -199,8 +199,8 @@ def measured_record(found: MeasuredRanking, where: str) -> dict[str, Any]:
     }
 
 
-def measured_told(found: MeasuredRanking, where: str, start: str) -> Told:
+def measured_answered(found: MeasuredRanking, where: str, start: str) -> Answered:
     """Tell a ranking, of which there is no page."""
     page = Page("", measured_sentence(found, where), ())
     tables, said = (measured_table(found, start),), tuple(measured_notes(found))
-    return Told(page, measured_record(found, where), tables, said)
+    return Answered(page, measured_record(found, where), tables, said)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ascendsim.report.page.records import Bar, Dot, Page, Picture, Scatter, Section, Tornado
+from ascendsim.report.studies.answer import Answered, Compared, listed
 from ascendsim.report.studies.hardware_words import (
     BELOW,
     NAMED,
@@ -20,7 +21,6 @@ from ascendsim.report.studies.hardware_words import (
     hardware_sentence,
     verdict,
 )
-from ascendsim.report.studies.told import Compared, Told, listed
 from ascendsim.report.tables import value
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.hardware.records import Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
@@ -193,10 +193,10 @@ def hardware_page(answer: HardwareAnswer) -> Page:
     return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), DEFINITIONS)
 
 
-def hardware_told(answer: HardwareAnswer) -> Told:
+def hardware_answered(answer: HardwareAnswer) -> Answered:
     """Tell an answer; a terminal shows of many changes those that change something."""
     tables, said = hardware_tables(answer), notes(answer, short=True)
-    return Told(hardware_page(answer), hardware_record(answer), tuple(tables), tuple(said))
+    return Answered(hardware_page(answer), hardware_record(answer), tuple(tables), tuple(said))
 
 
 def hardware_compared(answers: Sequence[HardwareAnswer]) -> Compared:
@@ -372,7 +372,7 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
     }
 
 
-def codesign_told(answer: DesignAnswer) -> Told:
+def codesign_answered(answer: DesignAnswer) -> Answered:
     """Tell an answer."""
     counted = f"Counted: {DESIGN_DEFINITIONS['counted']}"
-    return Told(codesign_page(answer), codesign_record(answer), (codesign_table(answer),), (counted,))
+    return Answered(codesign_page(answer), codesign_record(answer), (codesign_table(answer),), (counted,))

@@ -10,7 +10,7 @@ from typing import Any
 from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.report.document import plain
 from ascendsim.report.page.records import Exponents, Page, Picture, Range, Section, StackedBar, Stacks
-from ascendsim.report.studies.told import Compared, Told, listed
+from ascendsim.report.studies.answer import Answered, Compared, listed
 from ascendsim.studies.modes.choice import ModeSummary, PrecisionStudy
 from ascendsim.studies.modes.records import CaseErrors, FormatShare
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, us, words
@@ -335,10 +335,10 @@ def precision_page(study: PrecisionStudy) -> Page:
     return Page(precision_title([study]), precision_sentence(study), sections, DEFINITIONS, facts)
 
 
-def precision_told(study: PrecisionStudy) -> Told:
+def precision_answered(study: PrecisionStudy) -> Answered:
     """Tell an answer: reasons before the tables, and what words mean below all."""
     told = "error", "storage, cast, output, sums", "of terms", "passes limit", "misses rules", "us"
-    return Told(
+    return Answered(
         precision_page(study),
         precision_record(study),
         (mode_table(study), parts_table(study), share_table(study, every=False)),

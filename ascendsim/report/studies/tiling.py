@@ -9,7 +9,7 @@ from typing import Any
 from ascendsim.numerics.metric_chunks import Column
 from ascendsim.ops.plan import plans_text
 from ascendsim.report.page.records import Curve, Held, Page, Picture, Section, StackedBar, Stacks
-from ascendsim.report.studies.told import Compared, Told, listed
+from ascendsim.report.studies.answer import Answered, Compared, listed
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, saving, share, us, words
 from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, StartCycles, TilingAnswer, Trial
@@ -434,10 +434,10 @@ def _rows(answer: TilingAnswer) -> Iterator[tuple[Any, ...]]:
         yield answer.question.title, start, *_times(answer, start), *found
 
 
-def tiling_told(answer: TilingAnswer) -> Told:
+def tiling_answered(answer: TilingAnswer) -> Answered:
     """Tell an answer."""
     tables, said = tiling_tables(answer), notes(answer)
-    return Told(tiling_page(answer), tiling_record(answer), tuple(tables), tuple(said))
+    return Answered(tiling_page(answer), tiling_record(answer), tuple(tables), tuple(said))
 
 
 def tiling_compared(answers: Sequence[TilingAnswer]) -> Compared:

@@ -100,7 +100,7 @@ class Store:
         )
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _one_line(self) -> Iterator[None]:
         """Turn what SQLite raises into one line with the path and what to do."""
         try:
             yield
@@ -121,14 +121,14 @@ class Store:
     # Not `__len__`: an empty store would be false.
     def count(self) -> int:
         """Count the answers."""
-        with self._told():
+        with self._one_line():
             (count,) = self._file.execute("SELECT count(*) FROM answers").fetchone()
         return int(count)
 
     def get(self, keys: Iterable[str]) -> dict[str, PointAnswer]:
         """Return the answers that are kept, by key."""
         found = {}
-        with self._told(), closing(self._file.cursor()) as cursor:
+        with self._one_line(), closing(self._file.cursor()) as cursor:
             for key in keys:
                 row = cursor.execute("SELECT text, digest FROM answers WHERE key = ?", (key,)).fetchone()
                 if row is None:
@@ -144,7 +144,7 @@ class Store:
     def put(self, key: str, answer: PointAnswer) -> None:
         """Keep an answer; it is in the file when this returns."""
         row = key, answer.text, _digest(key, answer.text.encode()).decode()
-        with self._told():
+        with self._one_line():
             self._file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
 
 

@@ -1,4 +1,4 @@
-"""How the answer of a study is told: one record, of which a terminal, a page and JSON are written."""
+"""The answer of a study as one record, which a terminal, a page and JSON show."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ AnswerT = TypeVar("AnswerT", bound=StudyAnswer)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Answered:
     """One answer.
 
     page     with the title and the sentence that answers
     record   plain values, for JSON
     tables   what a terminal shows, between `reasons` and `notes`
     parts    of a comparison: the answers that are compared, as far as a terminal shows them
-    legend   what words mean, told once below all
+    legend   what words mean, once below all
     """
 
     page: Page
@@ -36,13 +36,13 @@ class Told:
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    parts: tuple[Told, ...] = ()
+    parts: tuple[Answered, ...] = ()
     legend: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What is said of several answers: a title, a sentence, tables of all of them.
+    """The comparison of several answers: a title, a sentence, tables of all of them.
 
     brief   whether the tables of each of them are on the page alone
     """
@@ -64,55 +64,55 @@ class Output:
     json: bool = False
     folder: Path | None = None
 
-    def tell(
+    def write(
         self,
         answers: Sequence[AnswerT],
-        tell: Callable[[AnswerT], Told],
+        made_of: Callable[[AnswerT], Answered],
         compare: Callable[[Sequence[AnswerT]], Compared] | None = None,
     ) -> None:
         """Print answers, several after what compares them, and write their page where one is asked for."""
-        each = [_with_facts(tell(answer), answer, self.command) for answer in answers]
-        told = each[0]
+        each = [_with_facts(made_of(answer), answer, self.command) for answer in answers]
+        answered = each[0]
         if compare is not None and len(each) > 1:
-            told = together(compare(answers), each, [answer.variant for answer in answers])
+            answered = together(compare(answers), each, [answer.variant for answer in answers])
         # The page is written even where the reader of what is printed leaves early, as `head` does.
         try:
-            self.show(told)
+            self.show(answered)
         finally:
             if self.folder is not None:
                 path = self.folder / "study.html"
-                write_page(path, told.page)
+                write_page(path, answered.page)
                 # JSON is for another program: nothing else stands beside it.
                 print(f"\nPage in {path}", file=sys.stderr if self.json else sys.stdout)
 
-    def show(self, told: Told) -> None:
+    def show(self, answered: Answered) -> None:
         """Print an answer."""
         if self.json:
-            print(json.dumps(told.record, indent=1, allow_nan=False))
+            print(json.dumps(answered.record, indent=1, allow_nan=False))
             return
         out = make_console()
 
-        def write(told: Told) -> None:
-            for line in (told.page.answer, *told.reasons):
+        def show_one(answered: Answered) -> None:
+            for line in (answered.page.answer, *answered.reasons):
                 print_text(out, line)
-            for table in told.tables:
+            for table in answered.tables:
                 print_table(out, table)
-            if told.notes or (told.legend and not told.parts):
+            if answered.notes or (answered.legend and not answered.parts):
                 out.print()
-            for note in told.notes:
+            for note in answered.notes:
                 print_text(out, note)
-            for part in told.parts:
+            for part in answered.parts:
                 out.print()
-                write(part)
+                show_one(part)
 
-        write(told)
-        for line in told.legend:
+        show_one(answered)
+        for line in answered.legend:
             print_text(out, line)
 
 
-def _with_facts(told: Told, answer: StudyAnswer, command: Sequence[str]) -> Told:
+def _with_facts(answered: Answered, answer: StudyAnswer, command: Sequence[str]) -> Answered:
     facts = study_facts(command, answer.variant, answer.digest, answer.assumed)
-    return replace(told, page=replace(told.page, facts={**facts, **told.page.facts}))
+    return replace(answered, page=replace(answered.page, facts={**facts, **answered.page.facts}))
 
 
 def study_facts(command: Sequence[str], variant: str, digest: str, assumed: int) -> dict[str, str]:
@@ -126,12 +126,12 @@ def study_facts(command: Sequence[str], variant: str, digest: str, assumed: int)
     }
 
 
-def together(compared: Compared, each: Sequence[Told], names: Sequence[str]) -> Told:
+def together(compared: Compared, each: Sequence[Answered], names: Sequence[str]) -> Answered:
     """Return several answers as one: what compares them, then each with its sections folded.
 
     names   of the products that they are of
     """
-    pages = [told.page for told in each]
+    pages = [answered.page for answered in each]
     tables = compared.tables
     sections = [Section("All of them", (), (), tables)] if tables else []
     for page, name in zip(pages, names, strict=True):
@@ -143,13 +143,13 @@ def together(compared: Compared, each: Sequence[Told], names: Sequence[str]) -> 
     facts: dict[str, str] = {}
     for page, name in zip(pages, names, strict=True):
         for what, which in page.facts.items():
-            # What is the same of all of them is told once.
+            # A fact that all share stands once.
             same = all(other.facts.get(what) == which for other in pages)
             facts[what if same else f"{what}, {name}"] = which
-    record = {"answer": compared.answer, "answers": [told.record for told in each]}
+    record = {"answer": compared.answer, "answers": [answered.record for answered in each]}
     page = Page(compared.title, compared.answer, tuple(sections), definitions, facts)
-    parts = () if compared.brief else tuple(replace(told, legend=()) for told in each)
-    return Told(page, record, tables, parts=parts, legend=each[0].legend)
+    parts = () if compared.brief else tuple(replace(answered, legend=()) for answered in each)
+    return Answered(page, record, tables, parts=parts, legend=each[0].legend)
 
 
 def listed(names: Sequence[str]) -> str:
