@@ -10,6 +10,7 @@ NAMES = (
     "accumulation",
     "engine",
     "gradients",
+    "interval",
     "l2",
     "start",
     "studies",

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,13 @@ from ascendsim.cli import main
 from ascendsim.profile import list_products, load_profile
 
 NO_DATA = "no outside data (ASCENDSIM_DATA names its folder)"
+
+
+# A shell that starts the tests in the background has them, and the commands they start, ignore interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Workers that share the tests are given a width, and what is printed without one is tested.
+os.environ.pop("COLUMNS", None)
 
 
 def pytest_addoption(parser):

@@ -17,8 +17,8 @@ from ascendsim.ops.results import Estimate
 from ascendsim.profile import Change, Profile
 from ascendsim.report.markdown import markdown_table
 from ascendsim.studies.engine.run import Budget, Engine, Store
+from ascendsim.studies.hardware.figures import enlargings
 from ascendsim.studies.hardware.gains import study_hardware
-from ascendsim.studies.hardware.plans import enlargings
 from ascendsim.studies.hardware.records import Gain, LayerGain, Question, StudiedLayer
 from ascendsim.studies.table import Table, text_table
 from ascendsim.studies.tuning.tune import kernel_parts
@@ -78,12 +78,12 @@ def slower_of(product: str, gain: Gain, layers: Sequence[StudiedLayer]) -> Itera
     usual = load_profile(product)
     changed = load_profile(product, overrides={path: new for path, (_, new) in gain.figures.items()})
     for layer, row in zip(layers, gain.layers, strict=True):
-        if row.better_us <= row.base_us:
+        if row.speed_us <= row.base_us:
             continue
         call = partial(estimate, layer.problem, output_mask=layer.gradients, l2_start=gain.start)
         before = call(product=usual)
         plans = {kernel.name: kernel.plan for kernel in before.kernels if kernel.plan}
-        after = call(product=changed, tiling=plans if row.better_us == row.same_us else None)
+        after = call(product=changed, tiling=plans if row.speed_us == row.same_us else None)
         yield _worst(gain, row, before, after)
 
 
@@ -162,7 +162,7 @@ def _cases(slower: Sequence[Slower]) -> Table:
         (
             one.change,
             f"{one.layer.layer}, {one.start}",
-            f"{one.layer.base_us:.2f} to {one.layer.better_us:.2f}",
+            f"{one.layer.base_us:.2f} to {one.layer.speed_us:.2f}",
             f"{one.kernel}, {one.before:,} to {one.after:,}",
             f"{100 * one.share:.3f}",
             one.waits,
@@ -179,7 +179,8 @@ HEAD = """\
 Written by `tools/enlarged.py`: each figure of each product twice as fast or as large, alone, on the 23
 layers of ResNet-50 at batch {batch}, both gradients but the first layer's grad_input, L2 handed (other
 starts [below](#other-starts-of-l2), of three layers); each gradient under the better of the product's old
-and new plan, added cores idle where they cost time. Below are all calls that come out slower. The kernel is
+and new plan, added sizes left unused where they cost time. Below are all calls that come out slower before
+the faster part is held back, as studies do it. The kernel is
 the one that loses most, with the cycles of one pipe of the core that ends last: busy, waits and idle add up
 to those of the kernel. How a better figure can cost time is said in
 [timing.md](../docs/timing.md#a-faster-figure)."""

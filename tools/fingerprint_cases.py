@@ -64,8 +64,9 @@ def layer(name: str, batch: int = 1) -> dict[str, Any]:
 
 
 def estimated(kind: str, product: str, what: str, problem: Mapping[str, Any], **asks: Any) -> Case:
-    """Return a case of `estimate`."""
-    return Case(f"{kind}/{product}/{what}", "estimate", {"problem": problem, "product": product, **asks})
+    """Return a case of `estimate`, with L2 warm unless it says otherwise: a default may change."""
+    asked = {"problem": problem, "product": product, "l2_start": "warm", **asks}
+    return Case(f"{kind}/{product}/{what}", "estimate", asked)
 
 
 def layers() -> Iterator[Case]:
@@ -282,10 +283,9 @@ def products() -> Iterator[Case]:
 
 
 def matmul(product: str, what: str, problem: Mapping[str, Any], **asks: Any) -> Case:
-    """Return a case of `estimate_matmul`."""
-    return Case(
-        f"matmul/{product}/{what}", "estimate_matmul", {"problem": problem, "product": product, **asks}
-    )
+    """Return a case of `estimate_matmul`, as `estimated` does."""
+    asked = {"problem": problem, "product": product, "l2_start": "warm", **asks}
+    return Case(f"matmul/{product}/{what}", "estimate_matmul", asked)
 
 
 def simpy() -> Iterator[Case]:
@@ -437,6 +437,7 @@ COMMANDS = {
     "validate": "validate\nvalidate --class matmul --json\nvalidate --class primitives --rows all",
     "validate data": "validate --data measured.csv --rows all\n"
     "validate --data measured.csv --json --out page",
+    "calibrate": "calibrate measured.csv --product 910B2 --out mine.toml --timings 200",
     "validate msprof": "validate --msprof profile.csv --product 910B3",
     "probe": "probe --out probe --dtype float16 --simulate block:16:RZ\n"
     "identify probe\nidentify probe --json",

@@ -21,7 +21,7 @@ from prose.chips import variant_of
 from prose.copies import Cells, instruction_cells, stream_cells
 from prose.forward import TRANSPOSED, forward_cells, is_forward, transposed_cells
 from prose.gradients import CALLS, gradient_cells
-from prose.products import is_product, is_tiles, product_cells, tile_cells
+from prose.products import OPTIMISED, is_product, is_tiles, product_cells, tile_cells, tuned_cells
 from prose.raw import COLUMNS as RAW_COLUMNS
 from prose.raw import Raw, SkipError, read_line
 from prose.vectors import is_layout, is_sum, layout_cells, sum_cells
@@ -112,7 +112,9 @@ def _cells(raw: Raw, kernel: str, variant: str) -> Sequence[Cells]:
     if kernel == "stream":
         return [stream_cells(raw, variant)]
     if kernel == "matmul":
-        return tile_cells(raw, variant) if is_tiles(raw) else [product_cells(raw, variant)]
+        if is_tiles(raw):
+            return tile_cells(raw, variant)
+        return tuned_cells(raw, variant) if OPTIMISED in raw.counters else [product_cells(raw, variant)]
     if kernel == "grad_bias":
         return [sum_cells(raw)]
     if kernel == "forward":

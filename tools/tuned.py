@@ -63,7 +63,8 @@ def tuned(product: str, kernel: tuple[str, str, int, ConvProblem], trials: int, 
     asked = TilingQuestion(layer, product, problem, gradient, starts=("warm",), trials=trials)
     tuner = Tuner(asked, engine, Budget(), compute_dtype_of(asked))
     usual, best = tune(tuner)
-    made = estimate(problem, output_mask=asked.gradients, product=product, tiling={gradient: best.plan})
+    plans = {gradient: best.plan}
+    made = estimate(problem, output_mask=asked.gradients, product=product, tiling=plans, l2_start="warm")
     [own] = (one for one in made.kernels if one.plan is not None)
     pipe = max(own.busy, key=lambda name: own.busy[name])
     bound = least_time(PlanRequest(problem, gradient, tuner.compute_dtype, tuner.profile))

@@ -230,7 +230,7 @@ def convolution_backward_get_workspace_size(
     """Check a call of aclnnConvolutionBackward.
 
     options  keywords of `convolution_backward` that are no arguments of the interface: accumulation, tiling,
-             schedule, order, l2_start, engine, most_instructions, deterministic, fixpipe
+             schedule, order, l2_start, engine, most_instructions, deterministic, fixpipe, layout
     strict   whether the executor runs once, unless it is made repeatable (`executor.state.repeatable`)
 
     Returns  the workspace in bytes (what the kernels declare, and 16 MiB), and the executor to run

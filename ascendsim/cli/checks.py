@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ascendsim.cli.request import GRADIENTS, gradients, sizes
+from ascendsim.cli.request import GRADIENTS, Wrapped, gradients, sizes
 from ascendsim.errors import AclnnError, ConfigError, DataError, did_you_mean
 from ascendsim.files import parse_json, read_text
 from ascendsim.progress import progress
@@ -396,7 +396,7 @@ def add_check(choices: Any) -> Any:
         "aclnnConvTbcBackwardGetWorkspaceSize) would: accepted with compute dtype and workspace,\n"
         "or the status with the reason, for each product and rule set.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Wrapped,
         allow_abbrev=False,
     )
     check.add_argument(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim import __version__
-from ascendsim.cli.request import DEFAULT_PRODUCT, add_problem, natural, order, positive
+from ascendsim.cli.request import DEFAULT_PRODUCT, Wrapped, add_problem, l2_start, natural, order, positive
 from ascendsim.cli.shell import HELP
 from ascendsim.errors import ConfigError, did_you_mean
 
@@ -84,6 +84,7 @@ def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:
 def make_parser() -> tuple[Parser, dict[str, Parser]]:
     """Return the parser, and those of its commands by their words."""
     # allow_abbrev=False throughout: an abbreviation that works today is ambiguous with the next option.
+    from ascendsim.cli.calibrate import add_calibrate
     from ascendsim.cli.checks import add_check
     from ascendsim.cli.profiles import add_probe
     from ascendsim.cli.shell import add_completion
@@ -103,7 +104,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
         description="Run convolution backward: a layer of a built-in network (gradients and cycles),\n"
         "a whole network (cycles only), a convolution given by its sizes, or your own tensors.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Wrapped,
         allow_abbrev=False,
     )
     add_problem(run)
@@ -124,6 +125,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     profiles.add_argument("--json", action="store_true", help="print JSON")
     profiles.set_defaults(command=_profiles)
     others = {"check": add_check(choices), "validate": add_validate(choices)}
+    others |= {"calibrate": add_calibrate(choices)}
     others |= add_probe(choices) | add_study(choices) | add_completion(choices, make_parser)
     commands = {"run": run, "profiles": profiles, **others}
     parser.add_argument("-v", "--verbose", action="store_true", help=HELP)
@@ -175,11 +177,19 @@ def _add_arithmetic(run: Parser) -> None:
     )
     how.add_argument(
         "--l2-start",
-        choices=("warm", "cold", "handed", "chained"),
-        default="warm",
-        help="what L2 holds when a kernel begins: what a run of it leaves there (warm, the default), nothing "
-        "of its tensors (cold), its first input alone, from the kernel before (handed), or what the kernels "
-        "of the call before it have left (chained)",
+        type=l2_start,
+        default="step",
+        metavar="WHAT",
+        help="what L2 holds as the call begins: operands, with commas between; grad_output alone, as in a "
+        "training step (step, the default); none (chained). Or as each kernel begins: what a run of it "
+        "leaves (warm), nothing (cold), its first input alone (handed)",
+    )
+    how.add_argument(
+        "--layout",
+        choices=("NCHW", "NC1HWC0"),
+        default="NCHW",
+        help="how tensors lie on the device: row after row (NCHW, the default), or packed as the cube reads "
+        "them (NC1HWC0), so that no TransData runs",
     )
     how.add_argument(
         "--engine",
@@ -203,15 +213,15 @@ def _add_times(how: Any) -> None:
     how.add_argument(
         "--interval",
         action="store_true",
-        help="also say between which times the call lies if assumed figures lie anywhere in their ranges",
+        help="also say between which times the call lies if figures lie anywhere in their ranges",
     )
     how.add_argument(
         *("--jobs", "--workers"),
         dest="workers",
         type=positive,
-        default=1,
         metavar="N",
-        help="processes that estimate the layers of a network, or the calls of --interval (default 1); "
+        help="processes that estimate the layers of a network (default 1), or the calls of --interval "
+        "(default: one for each usable core, where there is much to do); "
         "--workers means the same",
     )
     how.add_argument("--cycles-only", action="store_true", help="estimate cycles, compute no gradients")

@@ -77,6 +77,7 @@ def add_probe(choices: Any) -> dict[str, Any]:
 
 def probe(arguments: Any) -> int:
     """Write a probe, and the simulator's answers if they are asked for."""
+    from ascendsim.report.terminal import print_line
     from ascendsim.studies.identify.folder import OUTPUTS, SCRIPT_NAME, write_outputs, write_probe
     from ascendsim.studies.identify.vectors import FORMATS, simulated
 
@@ -84,15 +85,18 @@ def probe(arguments: Any) -> int:
     cases = write_probe(folder, tuple(dict.fromkeys(arguments.dtype or FORMATS)))
     if model is not None:
         write_outputs(folder, {case: simulated(case, arguments.product, model) for case in cases})
-    print(f"{len(cases)} calls in {folder}; run `python {SCRIPT_NAME}` there on a machine with the device")
+    print_line(
+        f"{len(cases)} calls in {folder}; run `python {SCRIPT_NAME}` there on a machine with the device"
+    )
     if model is not None:
-        print(f"{OUTPUTS} holds what {arguments.product} answers under {model}, simulated")
+        print_line(f"{OUTPUTS} holds what {arguments.product} answers under {model}, simulated")
     return 0
 
 
 def identify(arguments: Any) -> int:
     """Read answers, and print which models are left, format by format."""
     from ascendsim.report.answers import identification_lines
+    from ascendsim.report.terminal import print_line
     from ascendsim.studies.identify.folder import read_outputs
     from ascendsim.studies.identify.judge import identify_outputs
     from ascendsim.studies.identify.vectors import DEPTH
@@ -101,6 +105,6 @@ def identify(arguments: Any) -> int:
     if arguments.json:
         print(json.dumps([asdict(one) for one in found], indent=1))
     else:
-        for one in found:
-            print(*identification_lines(one, DEPTH), sep="\n")
+        for line in (line for one in found for line in identification_lines(one, DEPTH)):
+            print_line(line)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,10 +74,11 @@ class Network:
         return self.mask or layer.mask
 
 
-def read_request(arguments: Any) -> Single | Network:
+def read_request(arguments: Any, batch: int = 1) -> Single | Network:
     """Find out which of the ways to say what to run was taken.
 
-    The layer may be a stage, a pattern or several names: these are then a network.
+    The layer may be a stage, a pattern or several names: these are then a network. `batch` is that of a layer
+    or network where neither the user nor the network's file says one.
 
     Raises   ConfigError if two of them are mixed or one is incomplete, DataError for a bad .npz
     """
@@ -92,7 +94,7 @@ def read_request(arguments: Any) -> Single | Network:
         return _from_sizes(arguments)
     why = "these go with --input and --weight; a layer brings its own"
     _refuse(arguments, _SHAPE_OPTIONS, "a workload", why)
-    return _from_workload(arguments)
+    return _from_workload(arguments, batch)
 
 
 def _from_npz(arguments: Any) -> Single:
@@ -121,7 +123,7 @@ def _from_sizes(arguments: Any) -> Single:
     return Single(title, options, arguments.mask or (True, True, True))
 
 
-def _from_workload(arguments: Any) -> Single | Network:
+def _from_workload(arguments: Any, usual_batch: int) -> Single | Network:
     name = arguments.workload or DEFAULT_WORKLOAD
     # `ascendsim run resnet50` is what one tries first; "no layer resnet50" alone would not help.
     if arguments.workload is None and arguments.layer in workload_names():
@@ -130,7 +132,7 @@ def _from_workload(arguments: Any) -> Single | Network:
             f"`ascendsim run --network {arguments.layer}` runs all of it"
         )
     workload = load_workload(name)
-    batch = arguments.batch or 1
+    batch = arguments.batch or workload.batch or usual_batch
     names = tuple(each.name for each in workload.layers)
     if arguments.layer is None:
         return Network(workload, batch, arguments.mask, names)
@@ -188,6 +190,17 @@ GRADIENT_NAMES = ("input", "weight", "bias")
 GRADIENTS = tuple(f"grad_{name}" for name in GRADIENT_NAMES)
 
 
+class Wrapped(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of a description, as far as they fit: what is too wide wraps below its first word."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(
+            textwrap.fill(line, width, initial_indent=indent, subsequent_indent=indent + margin)
+            for line in text.splitlines()
+            for margin in [" " * (len(line) - len(line.lstrip()) + 2 * line.startswith(" "))]
+        )
+
+
 def sizes(text: str) -> tuple[int, ...]:
     """Read "4,128,28,28"."""
     # Whether they fit together is for the problem to say, which knows what each stands for.
@@ -219,6 +232,19 @@ def order(text: str) -> str | int:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not program, arrival or a seed (0, 1, 2, ...)"
         ) from None
+
+
+def l2_start(text: str, more: Sequence[str] = ()) -> str:
+    """Read what L2 holds as a call begins, as `CallOptions` has it; `more` are words of this command."""
+    if text in ("step", *more):
+        return text
+    # Imported here: who asks for help waits for none of it.
+    from ascendsim.ops.options.l2_start import l2_start_given
+
+    try:
+        return l2_start_given(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("l2_start is ")) from None
 
 
 def positive(text: str) -> int:
@@ -280,8 +306,8 @@ def each_once(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def add_problem(command: Any) -> None:
-    """Add what says which layer, network, sizes or tensors are meant."""
+def add_problem(command: Any, batch: int = 1) -> None:
+    """Add what says which layer, network, sizes or tensors are meant; `batch` as in `read_request`."""
     what = command.add_argument_group("what to run")
     what.add_argument(
         "layer",
@@ -296,7 +322,8 @@ def add_problem(command: Any) -> None:
         metavar="NAME",
         help=f"{', '.join(workload_names())}, or the path of a .toml or .onnx file (default resnet50)",
     )
-    what.add_argument("--batch", type=positive, help="batch of a layer or network (default 1)")
+    batches = f"batch of a layer or network (default: what the network's file says, or {batch})"
+    what.add_argument("--batch", type=positive, help=batches)
     what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
     what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
     what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")

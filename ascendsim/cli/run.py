@@ -97,11 +97,12 @@ def _print(document: Entry, files: Sequence[Path], arguments: Any) -> None:
         sys.stdout.write(json_text(document))
         return
     # Here and not above: rich is not loaded for those who want JSON.
-    from ascendsim.report.terminal import print_document
+    from ascendsim.report.terminal import print_document, print_line
 
     print_document(document, details=arguments.details)
     if files:
-        print(f"\nReport in {files[0].parent}: {_listed([file.name for file in files])}")
+        print()
+        print_line(f"Report in {files[0].parent}: {_listed([file.name for file in files])}")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -187,6 +188,8 @@ def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str
     own = {"schedule": " ".join(arguments.schedule)} if arguments.schedule else {}
     if arguments.tiling:
         own["tiling"] = arguments.tiling
+    if arguments.layout != "NCHW":
+        own["layout"] = arguments.layout
     return {
         "dtype": names,
         "cube_math_type": arguments.cube_math_type,
@@ -205,9 +208,44 @@ def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
         "deterministic": arguments.deterministic,
         "rules": arguments.rules,
         "l2_start": arguments.l2_start,
+        "layout": arguments.layout,
         "engine": arguments.engine,
         "schedule": schedules_of(arguments.schedule),
     }
+
+
+WARM = "warm"
+WARM_NOTE = "all warm: {:,.2f} us."
+
+
+def _beside_warm(
+    problem: ConvProblem, dtype: str | Sequence[str], mask: Mask, arguments: Any, run: CallReport
+) -> CallReport:
+    """Add to the note on L2 what the call takes if L2 is warm."""
+    warm_us = _warm_us(problem, dtype, mask, arguments, run.profile, run.result)
+    notes = [
+        f"{note[:-1]}; {WARM_NOTE.format(warm_us)}" if note.startswith("L2 ") else note
+        for note in run.result.notes
+    ]
+    return replace(run, result=replace(run.result, notes=tuple(notes)))
+
+
+def _warm_us(
+    problem: ConvProblem,
+    dtype: str | Sequence[str],
+    mask: Mask,
+    arguments: Any,
+    profile: Profile,
+    result: Any,
+) -> float:
+    """Return what a call takes under the same plans with L2 warm."""
+    from ascendsim import estimate
+
+    plans = {kernel.name: kernel.plan for kernel in result.kernels if kernel.plan is not None}
+    words = _keywords(profile, arguments) | {"l2_start": WARM, "engine": "compiled", "schedule": None}
+    math_type = arguments.cube_math_type
+    made = estimate(problem, dtype, math_type, output_mask=mask, tiling=plans or None, **words)
+    return made.time_us
 
 
 # Tensors, their float32 carriers and layouts, gradients and float64 references: 13 was measured on large
@@ -235,6 +273,8 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
         runs = _backward_runs(request, problem, tensors, profiles, arguments)
     if arguments.interval:
         runs = _with_intervals(request, problem, dtype, runs, arguments)
+    if arguments.l2_start != WARM:
+        runs = [_beside_warm(problem, dtype, request.mask, arguments, run) for run in runs]
     shown = _shape(problem) | settings(request.mask, dtype, arguments) | about
     document = run_document(request.title, shown, runs, arguments.words, paths=arguments.paths)
     spans = arguments.trace_spans if arguments.trace else 0
@@ -285,16 +325,17 @@ def _with_intervals(
     arguments: Any,
 ) -> list[CallReport]:
     """Add to each run between which times it lies."""
-    from ascendsim.studies.sweep import interval, sweep_size
+    from ascendsim.studies.sweep import Sweep
+    from ascendsim.studies.uncertainty import interval_size, intervals
 
     call = partial(estimate_cycles, problem, dtype, request.mask, arguments)
     # Other figures take the product's file, hence its name; a profile alone cannot be loaded anew.
     names = arguments.product
-    with progress(sum(sweep_size(run.profile) for run in runs)) as advance:
-        return [
-            replace(run, interval=interval(name, call, advance, run.result, arguments.workers))
-            for name, run in zip(names, runs, strict=True)
-        ]
+    with progress(sum(interval_size(run.profile) for run in runs)) as advance:
+        dimensions = len(problem.weight) - 2
+        sweeps = [Sweep(name, call, run.result, dimensions) for name, run in zip(names, runs, strict=True)]
+        found = intervals(sweeps, advance, arguments.workers)
+    return [replace(run, interval=own) for run, own in zip(runs, found, strict=True)]
 
 
 def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
@@ -351,16 +392,22 @@ def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -
     made = _estimate_layers(request, profiles, dtype, arguments)
     products = [(profile, [one.entry for one in layers]) for profile, layers in made]
     title = f"{request.workload.title}, batch {request.batch}"
-    document = network_document(title, shown, products, arguments.words, _notes(request))
+    notes = [_notes(request) + _warm_notes(layers, arguments) for _, layers in made]
+    document = network_document(title, shown, products, arguments.words, notes)
     lines = [_backward(layers) for _, layers in made] if arguments.out is not None else []
     return document, partial(write_network_folder, document=document, profiles=profiles, lines=lines)
 
 
 class _Made(NamedTuple):
-    """A layer as the document has it, and its kernels as op_summary.csv does, where a folder is asked for."""
+    """A layer as the document has it.
+
+    lines     its kernels as op_summary.csv has them, where a folder is asked for
+    warm_us   what a call of it takes with L2 warm, where it is not
+    """
 
     entry: Entry
     lines: list[Listed]
+    warm_us: float = 0.0
 
 
 def _backward(layers: Sequence[_Made]) -> list[Listed]:
@@ -388,6 +435,13 @@ def _notes(request: Network) -> list[str]:
     return notes + ([_LEFT_OUT.format(", ".join(left_out), mask)] if left_out else [])
 
 
+def _warm_notes(layers: Sequence[_Made], arguments: Any) -> list[str]:
+    """Say what a network takes with L2 warm, where it is not."""
+    if arguments.l2_start == WARM:
+        return []
+    return [WARM_NOTE.capitalize().format(sum(layer.entry["count"] * layer.warm_us for layer in layers))]
+
+
 def _estimate_layers(
     request: Network, profiles: Sequence[Profile], dtype: str, arguments: Any
 ) -> list[tuple[Profile, list[_Made]]]:
@@ -402,7 +456,7 @@ def _estimate_layers(
 
     with progress(len(tasks)) as advance:
         entry = partial(_entry, dtype, arguments)
-        made = in_order(entry, tasks, arguments.workers, lambda number: advance(name(number)))
+        made = in_order(entry, tasks, arguments.workers or 1, lambda number: advance(name(number)))
     count = len(each)
     return [(profile, made[at * count : (at + 1) * count]) for at, profile in enumerate(profiles)]
 
@@ -413,7 +467,10 @@ def _entry(dtype: str, arguments: Any, task: tuple[Profile, Layer, ConvProblem, 
     plans = tiling_of(arguments, layer.name)
     result = estimate_cycles(problem, dtype, mask, arguments, profile, plans)
     entry = layer_entry(layer.name, layer.count, result, profile, paths=arguments.paths)
+    warm = 0.0
+    if arguments.l2_start != WARM:
+        warm = _warm_us(problem, dtype, mask, arguments, profile, result)
     if arguments.out is None:
-        return _Made(entry, [])
+        return _Made(entry, [], warm)
     shapes = {"input": problem.input, "weight": problem.weight, "grad_output": problem.grad_output}
-    return _Made(entry, listed(result.kernels, profile, shapes, f"{layer.name}/"))
+    return _Made(entry, listed(result.kernels, profile, shapes, f"{layer.name}/"), warm)

@@ -39,7 +39,8 @@ def add_validate(choices: Any) -> Any:
         dest="classes",
         action="append",
         choices=CLASSES,
-        help="a class of cases; repeat it for several (default: all)",
+        metavar="CLASS",
+        help=f"a class of cases: {', '.join(CLASSES)}; repeat it for several (default: all)",
     )
     command.add_argument(
         "--rows", choices=("worst", "all"), default="worst", help="rows of large groups to list"

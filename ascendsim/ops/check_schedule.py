@@ -13,6 +13,7 @@ from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
+from ascendsim.ops.options.l2_start import WARM, l2_begun
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import name_of, run_graph
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ascendsim.program.instruction import Cost
     from ascendsim.program.kernel import Kernel
     from ascendsim.program.program import Program
+    from ascendsim.timing.l2.account import Start
 
 # Each order is a run, so nobody tries more of them than this; seeds are 32 bits wide.
 MOST_ORDERS, MOST_SEED = 10_000, 2**32 - 1
@@ -43,7 +45,7 @@ class ScheduleCheck:
     plan          the plan it was run under
     orders        the orders of execution under which its bits were those of the definition
     instructions  of all cores
-    cycles        of the cube clock, L2 warm; equal whether equal cores are timed as one or each by itself
+    cycles        of the cube clock; equal whether equal cores are timed as one or each by itself
     """
 
     gradient: str
@@ -69,8 +71,8 @@ def check_schedule(
     Problem  a small one: the definition is plain loops
     Orders   the program's, `orders` random legal ones, which show a missing wait, and that of arrival
     Seed     of the tensors
-    Keywords as `CallOptions` describes them; parts of grad_weight are added in one order unless said
-             otherwise
+    Keywords as `CallOptions` describes them; unless said otherwise parts of grad_weight are added in one
+             order, and L2 is warm
     Raises   ProgramError where bits differ, cores of equal signatures take unequal cycles, or instructions
              cost something else, or move other slices, than its nest says, or one `shape` stands for several
              costs; what `convolution_backward` raises
@@ -82,7 +84,7 @@ def check_schedule(
         if (count := whole(number)) is None or not 0 <= count <= most:
             rule = f"a whole number from 0 to {most}"
             raise ConfigError(f"check_schedule: {name} is {shown(number)}; it must be {rule}")
-    given = {"deterministic": True, **keywords, "schedule": {kind.makes: schedule}}
+    given = {"deterministic": True, "l2_start": WARM, **keywords, "schedule": {kind.makes: schedule}}
     options = options_of("check_schedule", given)
     mask = tuple(name == kind.makes for name in GRADIENTS)
     decision, call = planned_call(problem, options, dtype, cube_math_type, mask)
@@ -105,7 +107,8 @@ def check_schedule(
             program.check_slices()
     _require_shapes(kind.name, programs, options.profile)
     count = sum(map(len, programs))
-    cycles = _cycles(kind.name, kernel, options.profile, options.l2_start)
+    begun = l2_begun(options.l2_start, graph.inputs, options.profile)
+    cycles = _cycles(kind.name, kernel, options.profile, begun)
     return ScheduleCheck(kind.makes, call.plans[kind.makes], tuple(tried), count, cycles)
 
 
@@ -152,7 +155,7 @@ def _require_shapes(name: str, programs: Sequence[Program], profile: Profile) ->
                 )
 
 
-def _cycles(name: str, kernel: Kernel, profile: Profile, l2_start: str) -> int:
+def _cycles(name: str, kernel: Kernel, profile: Profile, l2_start: Start) -> int:
     """Return the cycles of a kernel, whose cores of equal signatures must take equal ones."""
     folded, plain = (
         measure_kernel(kernel, profile, folded=flag, l2_start=l2_start).cycles for flag in (True, False)

@@ -147,16 +147,14 @@ def _cube_utilisation(kernel: Kernel, profile: Profile, cycles: int) -> float:
     return kernel.macs / (cycles * peak)
 
 
-# How the kernels of a call find L2, if not each alike.
-CHAINED = "chained"
 _log = logging.getLogger(__name__)
 
 
 class GraphTimes:
     """Times the kernels of a call in their order; `results` are those so far.
 
-    l2_start   how each kernel finds L2; "chained": the first one empty, each later one as those before it
-               have left it; or what the first one finds of calls before
+    l2_start   a word for how each kernel finds L2; or what the first one finds there, and each later one as
+               those before it have left it
     folded     time one core for all that are alike
     stop_above   cycles of all kernels above which nobody wants to know: then StoppedError is raised
     """
@@ -172,13 +170,12 @@ class GraphTimes:
     ) -> None:
         self._profile, self._engine, self._folded = profile, engine, folded
         self._stop_above = self._left = stop_above
-        self._chained = l2_start == CHAINED or not isinstance(l2_start, str)
-        self._start: Start = FrozenMap() if l2_start == CHAINED else l2_start
+        self._start = l2_start
         self._starts: list[Start] = []
         self.results: list[KernelResult] = []
 
-    def add(self, kernel: Kernel, *, last: bool = False) -> KernelResult:
-        """Time the next kernel of the call; what the `last` one leaves of L2 is not asked for."""
+    def add(self, kernel: Kernel) -> KernelResult:
+        """Time the next kernel of the call."""
         try:
             with saying_whose(kernel.name, kernel.facts.get("plan")):
                 result = self._timed(kernel)
@@ -191,13 +188,13 @@ class GraphTimes:
                 raise self._stopped(kernel)
         self.results.append(result)
         self._starts.append(self._start)
-        if self._chained and not last:
-            self._start = _left_to_others(kernel, self._profile, self._start)
+        if result.times.left is not None:
+            self._start = _to_others(kernel, result.times.left)
         return result
 
     def rename(self, change: TransData) -> None:
         """Note that the next kernel sees a tensor in another layout: what L2 holds of it has another name."""
-        if self._chained and not isinstance(self._start, str):
+        if not isinstance(self._start, str):
             self._start = _renamed(self._start, {change.source.name: change.target.name})
 
     def _stopped(self, kernel: Kernel) -> StoppedError:
@@ -232,20 +229,17 @@ def left_by_graph(graph: Graph, profile: Profile, start: L2State) -> L2State:
         if isinstance(node, TransData):
             start = _renamed(start, {node.source.name: node.target.name})
         else:
-            start = _left_to_others(node, profile, start)
+            start = _to_others(node, left_by(node, profile, start))
     return start
 
 
-def _left_to_others(kernel: Kernel, profile: Profile, start: Start) -> L2State:
-    """Return the content of L2 after a kernel, with the kernel's name on its workspaces."""
-    left = left_by(kernel, profile, start)
+def _to_others(kernel: Kernel, left: L2State) -> L2State:
+    """Return what a kernel has left in L2, with the kernel's name on its workspaces."""
     own = {name for name, tensor in kernel.tensors.items() if tensor.role == "workspace"}
     # Another kernel may call a workspace of its own alike.
     return _renamed(left, {name: f"{kernel.name}: {name}" for name in own})
 
 
-def _renamed(
-    held: Mapping[str, tuple[int, int]], names: Mapping[str, str]
-) -> FrozenMap[str, tuple[int, int]]:
+def _renamed(held: L2State, names: Mapping[str, str]) -> FrozenMap[str, tuple[int, ...]]:
     """Return the content of L2 with tensors renamed, in unchanged order."""
     return FrozenMap({names.get(name, name): bytes_ for name, bytes_ in held.items()})

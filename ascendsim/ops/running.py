@@ -13,6 +13,7 @@ from ascendsim.ops.lowering.call import FLOATS, vector_overflow
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.call import Options
+from ascendsim.ops.options.l2_start import l2_begun
 from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.ops.problems.convolution import as_multiplied, full_name
 from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
@@ -55,23 +56,24 @@ def time_graph(
     *,
     stop_above: int | None = None,
 ) -> list[KernelResult]:
-    """Return the cycles of every kernel; `l2_start` as `GraphTimes` has it.
+    """Return the cycles of every kernel; `l2_start` as of a call, or what L2 holds.
 
     Raises   StoppedError where they are more than `stop_above` in all
     """
-    times = GraphTimes(profile, l2_start, engine, stop_above=stop_above)
-    for at, node in enumerate(graph.nodes, start=1):
+    begun = l2_begun(l2_start, graph.inputs, profile)
+    times = GraphTimes(profile, begun, engine, stop_above=stop_above)
+    for node in graph.nodes:
         if isinstance(node, TransData):
             times.rename(node)
         else:
-            times.add(node, last=at == len(graph.nodes))
+            times.add(node)
     return times.results
 
 
 def run_graph(
     graph: Graph,
     profile: Profile,
-    l2_start: str,
+    l2_start: Start,
     given: Tensors,
     order: str | int,
     engine: str | None = None,
@@ -90,7 +92,8 @@ def run_graph(
     seed = whole(order)
     gm = {tensor.name: given[name].reshape(tensor.shape) for name, tensor in graph.inputs.items()}
     # Arrivals are those of single cores; folded, equal cores are timed as one, in equal cycles.
-    times = GraphTimes(profile, l2_start, engine, folded=order != "arrival")
+    begun = l2_begun(l2_start, graph.inputs, profile)
+    times = GraphTimes(profile, begun, engine, folded=order != "arrival")
     for at, node in enumerate(graph.nodes):
         if isinstance(node, TransData):
             times.rename(node)
@@ -98,7 +101,7 @@ def run_graph(
             gm[node.target.name] = node.convert(source)
         else:
             if timing or order == "arrival":
-                times.add(node, last=at + 1 == len(graph.nodes))
+                times.add(node)
             run_as = arrivals(node, times.results[-1].timeline) if order == "arrival" else seed
             execute(node, profile, gm, "program" if run_as is None else run_as)
             if cut is not None and cuts_a_value_off(node, profile, gm):

@@ -8,10 +8,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.graph_times import CHAINED, left_by_graph
+from ascendsim.ops.graph_times import left_by_graph
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
-from ascendsim.ops.options.call import L2_NOTES, CallOptions, options_of
+from ascendsim.ops.options.call import CallOptions, options_of
+from ascendsim.ops.options.l2_start import CHAINED, L2_NOTES
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import common_fields, time_graph
@@ -33,11 +34,11 @@ class L2Left:
     calls  how many calls there were
     """
 
-    held: Mapping[str, tuple[int, int]] = FrozenMap()
+    held: Mapping[str, tuple[int, ...]] = FrozenMap()
     made: tuple[tuple[str, int, str], ...] = ()
     calls: int = 0
 
-    def found_by(self, problem: ConvProblem, dtype: str) -> Mapping[str, tuple[int, int]]:
+    def found_by(self, problem: ConvProblem, dtype: str) -> Mapping[str, tuple[int, ...]]:
         """Return the data in L2 for a call: its grad_output is the latest grad_input of its size and format.
 
         What lies between two convolutions (an activation, a normalisation, an addition) makes the one of the

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 
 from ascendsim.report.tables import Entry
-from ascendsim.report.terminal import make_console, print_table, print_text
+from ascendsim.report.terminal import make_console, print_line, print_table, print_text
 from ascendsim.studies.identify.records import Agreeing, Identification
 from ascendsim.studies.table import text_table
 
@@ -28,7 +28,7 @@ def print_answers(
     headings = ("product", "rules", "status", "answer")
     for own in answers:
         expected = "" if own[0]["expected"] is None else f", expected {own[0]['expected']}"
-        out.out(f"{own[0]['call']}{expected}", highlight=False)
+        print_line(f"{own[0]['call']}{expected}", out)
         cells = tuple((row["product"], row["rules"], _status(row), _detail(row)) for row in own)
         print_table(out, text_table("", headings, frozenset({0, 1, 3}), cells))
         out.print()

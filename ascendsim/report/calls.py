@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.report.overview import errors_table, headline, layers_table, plans_table, products_table
+from ascendsim.report.headline import headline
+from ascendsim.report.overview import errors_table, layers_table, plans_table, products_table
 from ascendsim.report.page.records import (
     NAMED,
     Page,
@@ -31,10 +32,10 @@ from ascendsim.report.tables import (
 from ascendsim.report.words import (
     closing_lines,
     common_lines,
-    overhead_line,
     problem_line,
     product_line,
     standards_line,
+    terms_line,
 )
 from ascendsim.studies.table import Table, form, numbers, percent, us, words
 from ascendsim.timing.timeline import stages
@@ -118,13 +119,32 @@ def roof_of(product: Entry, profile: Profile) -> Roof | None:
 
 
 @default_arithmetic
-def points_of(product: Entry) -> list[RooflinePoint]:
+def points_of(product: Entry, profile: Profile) -> list[RooflinePoint]:
     """Return the kernels that multiply and read bytes, by their core time: without launch and entry."""
     return [
-        RooflinePoint(name, kernel["macs"] / moved, kernel["macs"] / kernel["core_us"] / MEGA)
+        RooflinePoint(
+            name,
+            kernel["macs"] / moved,
+            kernel["macs"] / kernel["core_us"] / MEGA,
+            _mte1(kernel, product),
+            _memory(kernel, profile),
+        )
         for name, kernel in kernels_of(product)
         if kernel["macs"] and kernel["core_us"] and (moved := kernel["bytes"].get("l2_read", 0))
     ]
+
+
+def _mte1(kernel: Entry, product: Entry) -> float | None:
+    """Return the rate of a kernel whose MTE1 is always busy with the copies that it makes."""
+    busy_us = kernel["busy"].get("MTE1", 0.0) * kernel["cycles"] / product["cube_mhz"]
+    return kernel["macs"] / busy_us / MEGA if busy_us else None
+
+
+def _memory(kernel: Entry, profile: Profile) -> float | None:
+    """Return the rate of a kernel whose link to main memory is always full."""
+    moved = kernel["bytes"].get("memory", 0)
+    full = float(profile.links["memory"].total_bytes_per_cycle) * profile.clock.cube_mhz / MEGA
+    return kernel["macs"] / moved * full if moved else None
 
 
 def roofline_picture(points: Sequence[RooflinePoint], roof: Roof) -> Picture:
@@ -133,7 +153,8 @@ def roofline_picture(points: Sequence[RooflinePoint], roof: Roof) -> Picture:
         "Each dot is a kernel on the cube: multiply-adds in its core time, over multiply-adds for each byte "
         "that its cores read through L2. No kernel can be above the line: on its slope the link from L2 to "
         "all cores is full, on its level all cubes work. "
-        f"They meet at {roof.ridge:,.3g} multiply-adds for each byte."
+        f"They meet at {roof.ridge:,.3g} multiply-adds for each byte. Marks above a dot are roofs of its "
+        "own: what its copies from L1 to L0 (MTE1) and its bytes over main memory allow if they never wait."
         + (" Numbers are those of the table." if len(points) > NAMED else "")
     )
     return Picture(Roofline(tuple(points), roof), caption)
@@ -141,25 +162,37 @@ def roofline_picture(points: Sequence[RooflinePoint], roof: Roof) -> Picture:
 
 ROOFLINE = (
     *(numbers("no."), words("kernel")),
-    *(numbers(heading, show=form(",.3g")) for heading in ("multiply-adds / byte", "10^12 / s", "roof")),
+    *(
+        numbers(heading, show=form(",.3g"))
+        for heading in ("multiply-adds / byte", "10^12 / s", "L2 and cube", "MTE1", "memory")
+    ),
     *(words("of"), numbers("reached", show=percent)),
 )
 
 
 def roofline_table(points: Sequence[RooflinePoint], roof: Roof) -> Table:
-    """Show how far each kernel is below the roof, and which part of it is above the kernel."""
+    """Show how far each kernel is below its roofs, and which of them is the lowest."""
     rows = tuple(
         (
             # A few have their names in the picture.
             number if len(points) > NAMED else None,
-            *point,
+            *point[:3],
             roof.at(point.intensity),
-            "cube" if point.intensity >= roof.ridge else "L2",
-            point.rate / roof.at(point.intensity),
+            point.mte1,
+            point.memory,
+            *_lowest(point, roof),
         )
         for number, point in enumerate(points, start=1)
     )
     return Table("Kernels below the roof", ROOFLINE, rows).without_empty({"no."})
+
+
+def _lowest(point: RooflinePoint, roof: Roof) -> tuple[str, float]:
+    """Return which roof is the lowest above a kernel, and how much of it the kernel reaches."""
+    shared = "cube" if point.intensity >= roof.ridge else "L2"
+    roofs = {shared: roof.at(point.intensity), "MTE1": point.mte1, "memory": point.memory}
+    least, name = min((height, name) for name, height in roofs.items() if height is not None)
+    return name, point.rate / least
 
 
 def waits_picture(product: Entry) -> Picture | None:
@@ -241,7 +274,7 @@ def _overview(products: Sequence[Entry]) -> Section:
     tables: list[Table] = []
     text = ""
     if len(products) > 1:
-        text, tables = overhead_line(products), [products_table(products)]
+        text, tables = terms_line(products), [products_table(products)]
         if "layers" in products[0]:
             tables.append(layers_table(products))
     return Section(title, (text,) if text else (), (products_picture(products),), tuple(tables))
@@ -260,7 +293,7 @@ def _of_product(product: Entry, profile: Profile, kernels: Sequence[KernelResult
     if filled:
         pictures.append(filled[0])
         tables.append(filled[1])
-    points, roof = points_of(product), roof_of(product, profile)
+    points, roof = points_of(product, profile), roof_of(product, profile)
     if points and roof:
         pictures.append(roofline_picture(points, roof))
         tables.append(roofline_table(points, roof))

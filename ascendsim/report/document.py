@@ -50,6 +50,7 @@ def kernel_entry(kernel: KernelResult, profile: Profile, *, path: bool = True) -
         "cubes_used": sum(len(cores) for cores in _alike(kernel.times) if cores[0].kind == "cube"),
         "cube_utilisation": kernel.cube_utilisation,
         "busy": {pipe: busy / cycles for pipe, busy in own.items()},
+        "op_type": kernel.kernel.op_type,
         "engine": kernel.engine,
         "bound_by": kernel.bound_by,
         "occupation": occupation_entry(kernel.times),
@@ -180,13 +181,16 @@ def network_document(
     problem: Mapping[str, Any],
     products: Sequence[tuple[Profile, Sequence[Entry]]],
     command: Sequence[str],
-    notes: Sequence[str] = (),
+    notes: Sequence[Sequence[str]],
 ) -> Entry:
-    """Describe a network on several products, by the `layer_entry`s of each."""
+    """Describe a network on several products, by the `layer_entry`s and the notes of each."""
     return {
         **_head("ascendsim network 1", title, command),
         "problem": dict(problem),
-        "products": [_product_entry(profile) | _network_entry(layers, notes) for profile, layers in products],
+        "products": [
+            _product_entry(profile) | _network_entry(layers, own)
+            for (profile, layers), own in zip(products, notes, strict=True)
+        ],
         **_measured([profile for profile, _ in products]),
         "definitions": {
             "products": definitions(CALL),
@@ -204,7 +208,7 @@ def _measured(profiles: Sequence[Profile]) -> Entry:
     # Imported where it is needed: a call on one product reads no table of what was measured.
     from ascendsim.validate.coverage import comparison_line
 
-    return {"measured": comparison_line(names)}
+    return {"measured": comparison_line(names), "measured_in_short": comparison_line(names, short=True)}
 
 
 def layer_entry(name: str, count: int, result: Estimate, profile: Profile, *, paths: bool = True) -> Entry:
@@ -325,6 +329,7 @@ def _interval_entry(interval: Interval) -> Entry:
     effects = [
         {
             "figure": effect.figure,
+            "together": list(effect.together),
             "shortest_us": effect.shortest[0],
             "shortest_at": plain(effect.shortest[1]),
             "longest_us": effect.longest[0],
@@ -332,7 +337,10 @@ def _interval_entry(interval: Interval) -> Entry:
         }
         for effect in interval.effects
     ]
-    return asdict(interval) | {"effects": effects}
+    joined = {"low_us": interval.low_us, "high_us": interval.high_us, "dominant": list(interval.dominant)}
+    entry = asdict(interval) | joined | {"effects": effects}
+    del entry["draws_us"]  # for ratios of products, whose pairs a reader of one entry has not
+    return entry
 
 
 def _network_entry(layers: Sequence[Entry], notes: Sequence[str]) -> Entry:

@@ -249,11 +249,11 @@ def _text(value: Any) -> str:
 
 
 def sensitivity_page(call: str, effects: Mapping[str, Sequence[FigureEffect]]) -> str:
-    """Return the page on the effects of each product's assumed figures; `call` names the timed call."""
+    """Return the page on the effects of each product's figures with a range; `call` names the timed call."""
     parts = [
-        "# What the assumed figures move",
-        "Each figure that nobody published or measured at both ends of its range, all others and the plans "
-        f"as they are: the change of the time of both gradients of {call}. Figures that move it by "
+        "# What the ranges of figures move",
+        "Each figure with a range at both ends of it, with those of the same source, all others and the "
+        f"plans as they are: the change of the time of both gradients of {call}. Figures that move it by "
         f"less than {SMALL:.2%} at both ends are named below each table; accumulation models move bits, not "
         "cycles.",
         unmeasured(),
@@ -265,7 +265,7 @@ def sensitivity_page(call: str, effects: Mapping[str, Sequence[FigureEffect]]) -
         rows = tuple(_effect_row(effect) for effect in ordered if effect.largest_change >= SMALL)
         parts.append(table_text(text_table(product, headings, frozenset({0}), rows)))
         still = ", ".join(f"`{effect.figure}`" for effect in ordered if effect.largest_change < SMALL)
-        parts.append(f"No effect here: {still}." if still else "Every assumed figure moves it.")
+        parts.append(f"No effect here: {still}." if still else "Every figure with a range moves it.")
     return "\n\n".join(parts) + "\n"
 
 

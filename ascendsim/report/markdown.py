@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from ascendsim.report.overview import headline, plans_table, products_table
+from ascendsim.report.headline import headline
+from ascendsim.report.overview import plans_table, products_table
 from ascendsim.report.tables import (
     CALL,
     GRADIENT,
@@ -26,10 +27,10 @@ from ascendsim.report.tables import (
 from ascendsim.report.words import (
     closing_lines,
     common_lines,
-    overhead_line,
     problem_line,
     product_line,
     standards_line,
+    terms_line,
 )
 from ascendsim.studies.table import Table, text_table
 
@@ -113,7 +114,7 @@ def _head(document: Entry) -> list[str]:
         f"Made by ascendsim {document['ascendsim']} with `{command}`. All values are in result.json.",
     ]
     if len(document["products"]) > 1:
-        parts += [table_text(products_table(document["products"])), overhead_line(document["products"])]
+        parts += [table_text(products_table(document["products"])), terms_line(document["products"])]
     return parts
 
 

@@ -1,4 +1,4 @@
-"""The answer of a run before its details: one sentence, and tables that have all products in them."""
+"""The tables of a run that have all products in them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ascendsim.report.tables import OTHERS_IN_ONE, TIME_PARTS, Entry, gradient_table, layer_table, time_table
+from ascendsim.report.headline import next_bound, short, span_of
+from ascendsim.report.tables import (
+    OTHERS_IN_ONE,
+    TIME_PARTS,
+    Entry,
+    gradient_table,
+    layer_table,
+    like_terms,
+    time_table,
+)
 from ascendsim.studies.table import Table, microseconds, percent, text_table, words
 
 # Fields that the columns of a plan show; every other field that is set appears with its name.
@@ -20,31 +29,14 @@ _GRID = ("batch_dim", "m_dim", "n_dim", "k_dim")
 _SINGLE = ("single_core_m", "single_core_k", "single_core_n")
 
 
-def headline(products: Sequence[Entry]) -> str:
-    """Give the time and its bound; of several products the fastest."""
-    if len(products) == 1:
-        [product] = products
-        return (
-            f"{product['variant']} takes {_time(product['time_us'])}: {_parts(product)}. {_largest(product)}"
-        )
-    ranked = sorted(products, key=lambda product: float(product["time_us"]))
-    least, most = ranked[0], ranked[-1]
-    line = f"{least['variant']} takes the least, {_time(least['time_us'])}"
-    # A call of no kernels takes no time on any product.
-    if least["time_us"] and least["time_us"] < most["time_us"]:
-        times = most["time_us"] / least["time_us"]
-        line += f"; {most['variant']} the most, {_time(most['time_us'])}, {times:.2f} times as long"
-    return f"{line}. {_largest(least, least['variant'])}"
-
-
-def kernels_table(products: Sequence[Entry], *, short: bool = False) -> Table:
+def kernels_table(products: Sequence[Entry], *, cube: bool = False) -> Table:
     """Show the time of each kernel by what it goes to, its cores, and the pipe that is busy longest.
 
-    short   the kernels of a product that do not multiply, as far as there are several, are one row
+    cube    those of the cube alone, where there are such: the products side by side have the sums of others
     """
     # Tables that are set below each other have the same columns.
     share = any(len(product["kernels"]) > 1 for product in products)
-    shown = [_with_others_in_one(product) for product in products] if short else products
+    shown = [_of_the_cube(product) for product in products] if cube else products
     table = _joined(shown, partial(_bound_table, share=share))
     # Cycles of different clocks say nothing below each other.
     if len({product["cube_mhz"] for product in products}) == 1:
@@ -59,10 +51,14 @@ def errors_table(products: Sequence[Entry]) -> Table:
     for product in judged:
         alike.setdefault(gradient_table(product).rows, []).append(product["variant"])
     first = gradient_table(judged[0])
+    stored = {gradient["stored"] for product in judged for gradient in product["gradients"]}
+    if len(judged) > 1 and len(stored) == 1:
+        first = replace(first, title=f"{first.title} (stored as {stored.pop()})")
     if len(judged) == 1:
         return first
     names = [f"all {len(of)}" if len(of) == len(judged) else ", ".join(of) for of in alike.values()]
-    return _stacked(first, names, list(alike))
+    made = _stacked(first, names, list(alike))
+    return made.without({"stored as"}) if "stored as" in first.title else made
 
 
 def plans_table(products: Sequence[Entry]) -> Table:
@@ -98,46 +94,10 @@ def network_table(product: Entry) -> Table:
     return layer_table(product | {"layers": layers})
 
 
-def _time(time_us: float) -> str:
-    return f"{microseconds(time_us)} us"
-
-
-def _parts(product: Entry) -> str:
-    names = ("launch", "entry", "cores")
-    return ", ".join(
-        f"{name} {microseconds(product[part])}" for name, part in zip(names, TIME_PARTS, strict=True)
-    )
-
-
-def _largest(product: Entry, where: str = "") -> str:
-    """Say which kernel takes most of the time, and which of its pipes is busy longest."""
-    layers = product.get("layers")
-    if not layers and not product["kernels"]:
-        return "No kernel runs."
-    if layers:
-        layer = max(layers, key=lambda layer: float(layer["total_us"]))
-        kernel = _longest(layer["kernels"])
-        what = f"layer {layer['name']} ({layer['count']} of them) takes {percent(layer['share'])} of it, "
-        what += f"{kernel['name']} the longest of its kernels"
-    else:
-        kernel = _longest(product["kernels"])
-        share = percent(kernel["time_us"] / product["time_us"]) if product["time_us"] else percent(1.0)
-        what = f"{kernel['name']} takes {share if len(product['kernels']) > 1 else 'all'} of it"
-    busy = percent(kernel["busy"].get(kernel["bound_by"], 0.0))
-    there = f"On {where} {what}" if where else what[0].upper() + what[1:] if layers else what
-    return f"{there}; the busiest of its pipes is {kernel['bound_by']}, {busy} of its cycles."
-
-
-def _longest(kernels: Sequence[Entry]) -> Entry:
-    return max(kernels, key=lambda kernel: float(kernel["time_us"]))
-
-
-def _with_others_in_one(product: Entry) -> Entry:
-    """Return a product whose kernels without multiply-adds, if there are several, are one with their sums."""
-    others = sum(not kernel["macs"] for kernel in product["kernels"])
-    if others < 2:
-        return product
-    return product | {"kernels": _others_in_one(product["kernels"], f"{others} others")}
+def _of_the_cube(product: Entry) -> Entry:
+    """Return a product with the kernels that multiply; where none does, with all."""
+    kernels = [kernel for kernel in product["kernels"] if kernel["macs"]]
+    return product | {"kernels": kernels} if kernels else product
 
 
 def _others_in_one(kernels: Sequence[Entry], name: str) -> list[Entry]:
@@ -152,17 +112,16 @@ def _others_in_one(kernels: Sequence[Entry], name: str) -> list[Entry]:
 
 
 def _bound_table(product: Entry, *, share: bool) -> Table:
-    """Return the times of the kernels with the pipe that is busy longest, and for how much of the cycles."""
+    """Return the times of the kernels, with the pipe that is busy longest and the one that is next."""
     table = time_table(product, share=share)
     bound = [
-        f"{kernel['bound_by']} {percent(kernel['busy'].get(kernel['bound_by'], 0.0))}"
-        if kernel["bound_by"]
-        else ""
+        tuple(f"{pipe} {percent(kernel['busy'].get(pipe, 0.0))}" if pipe else "" for pipe in pipes)
         for kernel in product["kernels"]
+        for pipes in [(kernel["bound_by"], next_bound(kernel))]
     ]
-    bound += [""] * (len(table.values) - len(bound))
-    values = tuple((*row, cell) for row, cell in zip(table.values, bound, strict=True))
-    return replace(table, columns=(*table.columns, words("busiest")), values=values)
+    bound += [("", "")] * (len(table.values) - len(bound))
+    values = tuple((*row, *cells) for row, cells in zip(table.values, bound, strict=True))
+    return replace(table, columns=(*table.columns, words("busiest"), words("next")), values=values)
 
 
 def _plans_of(product: Entry) -> Table:
@@ -234,10 +193,7 @@ NAMES = 7
 
 
 def products_table(products: Sequence[Entry]) -> Table:
-    """Show the products side by side: the whole time, and that on the cores once the kernels have begun.
-
-    Arithmetic only where it differs.
-    """
+    """Show the products side by side in like terms; their arithmetic only where it differs."""
     first = products[0]
     # Values that are equal on all products stand in words below the tables.
     differing = [
@@ -254,26 +210,21 @@ def products_table(products: Sequence[Entry]) -> Table:
             f"{product['product']} ({product['variant']})",
             *(product[name] for name, _ in differing),
             *([f"{product['cycles']:,}"] if one_clock else []),
-            *(microseconds(product[part]) for part in (*TIME_PARTS, "time_us")),
-            *([_interval(product["interval"])] if with_interval else []),
-            *(_speed(first[part], product[part]) for part in ("time_us", "core_us")),
+            *map(microseconds, (*like_terms(product).values(), product["time_us"])),
+            *([_interval(product)] if with_interval else []),
         )
         for product in products
     )
-    times = (*(["cycles"] if one_clock else []), "launch", "entry", "core", "us")
-    times += ("interval",) if with_interval else ()
-    headings = ("product", *(heading for _, heading in differing), *times, "speed", "core speed")
-    title = "Products side by side (microseconds; speed: us of the first / us, core speed: the same of core)"
+    times = (*(["cycles"] if one_clock else []), *like_terms(first), "us")
+    times += ("80 % interval",) if with_interval else ()
+    headings = ("product", *(heading for _, heading in differing), *times)
+    title = "Products side by side (us; launch, entry and core of the kernels that multiply)"
     return text_table(title, headings, frozenset(range(1 + len(differing))), rows)
 
 
-def _interval(interval: Entry) -> str:
-    return f"{microseconds(interval['shortest_us'])} .. {microseconds(interval['longest_us'])}"
-
-
-def _speed(first_us: float, time_us: float) -> str:
-    # A call of no kernels, such as one of an empty tensor, is neither faster nor slower.
-    return f"{first_us / time_us:.2f}" if time_us else ""
+def _interval(product: Entry) -> str:
+    span = span_of(product)
+    return f"{short(span.low_us)} .. {short(span.high_us)}"
 
 
 def product_table(rows: Sequence[Entry]) -> Table:

@@ -89,6 +89,7 @@ KERNEL = (
         "of the left and the right operand; copies are tiles at a time in L1, L0A, L0B and L0C; the grid and "
         "other fields follow where they are set.",
     ),
+    Column("op_type", "type", "", "What CANN calls the kernel: TransData, Cast, Conv2DBackpropInput, ..."),
     Column("engine", "engine", "", "Which of the two engines found the cycles; they find the same."),
     Column("bound_by", "busiest", "", "The busiest pipe apart from the scalar unit S."),
     Column(
@@ -131,8 +132,8 @@ CALL = (
         "interval",
         "interval",
         "",
-        "With --interval: the call with every assumed figure at the end of its range that shortens it, and "
-        "at the one that stretches it, plans as they are; effects are those of each figure alone.",
+        "With --interval: the least and the most that figures anywhere in their ranges give, plans as they "
+        "are; effects are those of each figure alone.",
     ),
     Column("compute_dtype", "compute", "", "The format in which the cube multiplies."),
     Column("accumulation", "accumulation", "", "Name of the model by which the cube adds up products."),
@@ -211,12 +212,34 @@ def size(count: int) -> str:
     return f"{amount:,.1f} GiB"
 
 
+# Kernels that move elements and compute nothing.
+LAYOUT_TYPES = ("TransData", "Transpose", "Contiguous", "ViewCopy", "Dilation")
+
+
+def like_terms(product: Entry) -> dict[str, float]:
+    """Return a product's microseconds in terms that all products have; they add up to its time.
+
+    launch, entry and core are those of the kernels that multiply; layout is the whole time of those that
+    change layouts, others that of all other ones: they cast, clear or sum
+    """
+    found = dict.fromkeys((*(part.removesuffix("_us") for part in TIME_PARTS), "layout", "others"), 0.0)
+    for layer in product.get("layers") or [{"count": 1, "kernels": product["kernels"]}]:
+        for kernel in layer["kernels"]:
+            if kernel["macs"]:
+                for part in TIME_PARTS:
+                    found[part.removesuffix("_us")] += layer["count"] * kernel[part]
+            else:
+                name = "layout" if kernel["op_type"] in LAYOUT_TYPES else "others"
+                found[name] += layer["count"] * kernel["time_us"]
+    return found
+
+
 # The cube first: whether it works is the question, and the pipes that feed and empty it are the answer.
 _PIPE_ORDER = ("M", "MTE1", "MTE2", "FIX", "V", "MTE3", "S")
 _share = partial(numbers, show=percent)
 _TIMES = (
-    *(words("kernel", "name"), numbers("cycles"), us("launch us", "launch_us")),
-    *(us("entry us", "entry_us"), us("core us", "core_us"), us("us", "time_us")),
+    *(words("kernel", "name"), numbers("cycles"), us("launch", "launch_us")),
+    *(us("entry", "entry_us"), us("core", "core_us"), us("us", "time_us")),
 )
 # What stands for all kernels of a layer that multiply nothing.
 OTHERS_IN_ONE = "others"

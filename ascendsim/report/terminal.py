@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Console
@@ -15,9 +16,9 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ascendsim.report.headline import headline
 from ascendsim.report.overview import (
     errors_table,
-    headline,
     kernels_table,
     layers_table,
     network_table,
@@ -31,12 +32,13 @@ from ascendsim.report.words import (
     LEGEND,
     MORE,
     OTHERS,
+    TERMS,
     closing_lines,
     closing_of_all,
     common_lines,
-    overhead_line,
     problem_line,
     product_line,
+    terms_line,
 )
 from ascendsim.studies.table import Table
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 PLAIN_WIDTH = 100
 # Wider than any table: into a pipe a row is one line, so that `grep` and `cut` see whole rows.
 UNBOUNDED = 100_000
+LEAST_WIDTH = 40
 
 
 class _Console(Console):
@@ -57,11 +60,22 @@ class _Console(Console):
 
 
 def make_console() -> Console:
-    """Return a console on stdout: as wide as the terminal; in a pipe paragraphs have 100 columns."""
+    """Return a console on stdout, as wide as the terminal or COLUMNS; else paragraphs have 100 columns."""
     if sys.stdout.isatty():
         return _Console(highlight=False)
     # rich would take the width of a terminal that is not written to, or 80.
-    return _Console(highlight=False, width=PLAIN_WIDTH)
+    return _Console(highlight=False, width=_asked_width() or PLAIN_WIDTH)
+
+
+def _asked_width() -> int:
+    """Return the width that COLUMNS asks for; 0 without one."""
+    asked = os.environ.get("COLUMNS", "")
+    return int(asked) if asked.isascii() and asked.isdigit() else 0
+
+
+def _bounded(out: Console) -> bool:
+    """Whether lines must fit a width: on a terminal, and where COLUMNS says so."""
+    return out.is_terminal or _asked_width() > 0
 
 
 def print_document(document: Entry, console: Console | None = None, *, details: bool = False) -> None:
@@ -78,17 +92,19 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
     print_text(out, headline(products))
     if len(products) > 1:
         print_table(out, products_table(products))
-        _print_lines(out, [overhead_line(products)])
-        if "measured" in document:
-            _print_lines(out, [document["measured"]])
+        if line := terms_line(products):
+            print_text(out, line)
     for table in _tables(products, details=details):
         if table.rows:
             print_table(out, table)
     if details:
         for product in products:
             _print_details(out, product, several=len(products) > 1)
-    _print_lines(out, _closing(products, details=details))
-    for line in common_lines(products):
+    measured = "measured" if details else "measured_in_short"
+    _print_lines(
+        out, [*([document[measured]] if measured in document else []), *_closing(products, details=details)]
+    )
+    for line in common_lines(products, details=details):
         print_text(out, line)
     _print_lines(out, _legends(products, details=details))
 
@@ -99,9 +115,9 @@ def _tables(products: Sequence[Entry], *, details: bool) -> list[Table]:
         if len(products) > 1:
             return [layers_table(products)]
         return [layer_table(products[0]) if details else network_table(products[0])]
-    # Of one product every kernel fits the screen.
+    # Of one product every kernel and plan fits the screen.
     short = len(products) > 1 and not details
-    tables = [kernels_table(products, short=short), plans_table(products)]
+    tables = [kernels_table(products, cube=short), *([] if short else [plans_table(products)])]
     judged = any(product["gradients"] for product in products)
     return [*tables, errors_table(products)] if judged else tables
 
@@ -128,22 +144,20 @@ def _closing(products: Sequence[Entry], *, details: bool) -> list[str]:
 def _legends(products: Sequence[Entry], *, details: bool) -> list[str]:
     """Return the meaning of the columns, and where to find more."""
     legends = [LEGEND] if any("kernels" in product for product in products) else []
-    if not details and _others_in_one(products):
+    if len(products) > 1:
+        legends = [TERMS]
+    elif not details and _others_in_one(products[0]):
         legends.append(OTHERS)
     if any(product.get("gradients") for product in products):
         legends.append(GRADIENT_LEGEND)
     return legends if details else [*legends, MORE]
 
 
-def _others_in_one(products: Sequence[Entry]) -> bool:
-    """Whether some row or column without --details stands for several kernels that multiply nothing."""
-    if len(products) == 1:
-        # A call has a row for each of its kernels; the layers of a network have a column for these.
-        calls = [[kernel for layer in products[0].get("layers", ()) for kernel in layer["kernels"]]]
-    else:
-        calls = [product.get("kernels", []) for product in products]
+def _others_in_one(product: Entry) -> bool:
+    """Whether a column of a network's table stands for several kernels that multiply nothing."""
+    kernels = [kernel for layer in product.get("layers", ()) for kernel in layer["kernels"]]
     # What stands for one kernel alone has that one's name.
-    return any(len({kernel["name"] for kernel in call if not kernel["macs"]}) > 1 for call in calls)
+    return len({kernel["name"] for kernel in kernels if not kernel["macs"]}) > 1
 
 
 def print_products(rows: Sequence[Entry], console: Console | None = None) -> None:
@@ -165,9 +179,7 @@ def print_profile(profile: Profile, console: Console | None = None) -> None:
     width = max(len(path) for path in profile.figures)
     for path, figure in sorted(profile.figures.items()):
         shown = f"{figure.confidence}, {bounds(figure.range)}" if figure.range else figure.confidence
-        out.print(
-            Text(f"{path:<{width}}  {value(figure.value):>14}  ({shown})"), soft_wrap=not out.is_terminal
-        )
+        out.print(Text(f"{path:<{width}}  {value(figure.value):>14}  ({shown})"), soft_wrap=not _bounded(out))
         _print_indented(out, f"{figure.source}; {figure.note}" if figure.note else figure.source, "dim")
     if profile.sources:
         out.print(Text("\nSources", style="bold"))
@@ -177,7 +189,7 @@ def print_profile(profile: Profile, console: Console | None = None) -> None:
 
 def _print_indented(out: Console, text: str, style: str = "") -> None:
     """Print a paragraph four columns in; in a pipe it is one line."""
-    if out.is_terminal:
+    if _bounded(out):
         out.print(Padding(Text(text, style=style), (0, 0, 0, 4), expand=False))
     else:
         out.print(Text(f"    {text}"), soft_wrap=True)
@@ -186,43 +198,72 @@ def _print_indented(out: Console, text: str, style: str = "") -> None:
 def print_table(out: Console, table: Table) -> None:
     """Print one table; numbers to the right, texts to the left.
 
-    On a narrow terminal its lines wrap, so that nothing is cut off; in a pipe no cell is folded.
+    A line is no wider than the terminal: cells wrap, then columns stand in blocks below each other, each with
+    the columns that name its rows. In a pipe a row is one line.
     """
-    # escape(): a cell such as "[ulp]" is text, not a style of rich.
-    shown = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
-    rows, left = table.rows, table.left
-    columns = list(zip(table.headings, *rows, strict=True))
-    least = [_least_width(column, left=index in left) for index, column in enumerate(columns)]
-    # Where all are as narrow as they may be, rich would cut off what is too long; behind each are two blanks.
-    needed = sum(least) + 2 * len(least)
-    width = max(out.width, PLAIN_WIDTH, needed) if out.is_terminal else UNBOUNDED
-    widths = _widths(columns, least, width - needed)
-    for index, heading in enumerate(table.headings):
-        words = index in left
-        shown.add_column(
-            escape(heading), justify="left" if words else "right", no_wrap=not words, width=widths[index]
-        )
-    for index, row in enumerate(rows):
-        if table.total and index == len(rows) - 1:
-            shown.add_section()
-        shown.add_row(*(escape(cell) for cell in row))
-    options = out.options.update(width=width)
-    # rich fills every line with blanks to the full width, which would wrap in a narrower window.
-    lines = ["".join(part.text for part in line).rstrip() for line in out.render_lines(shown, options)]
+    width = max(out.width, LEAST_WIDTH) if _bounded(out) else UNBOUNDED
+    columns = list(zip(table.headings, *table.rows, strict=True))
+    least = [_least_width(column, left=index in table.left) for index, column in enumerate(columns)]
     out.print()
     if table.title:
         out.print(Text(f"{table.title}:"))
-    out.out("\n".join(lines), highlight=False)
+    for at, block in enumerate(_blocks(table, least, width)):
+        if at:
+            out.print()
+        widths = _widths([columns[index] for index in block], [least[index] for index in block], width)
+        _print_block(out, table, dict(zip(block, widths, strict=True)), width)
 
 
-def _widths(columns: Sequence[Sequence[str]], least: Sequence[int], spare: int) -> list[int]:
+def _print_block(out: Console, table: Table, widths: Mapping[int, int], width: int) -> None:
+    """Print some columns of a table, by their numbers, with these widths."""
+    # escape(): a cell such as "[ulp]" is text, not a style of rich.
+    shown = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="", show_edge=False)
+    for index, own in widths.items():
+        justify: Literal["left", "right"] = "left" if index in table.left else "right"
+        shown.add_column(escape(table.headings[index]), justify=justify, width=own, overflow="fold")
+    for number, row in enumerate(table.rows):
+        if table.total and number == len(table.rows) - 1:
+            shown.add_section()
+        shown.add_row(*(escape(row[index]) for index in widths))
+    # rich fills every line with blanks to the full width, which would wrap in a narrower window.
+    lines = out.render_lines(shown, out.options.update(width=width))
+    out.out("\n".join("".join(part.text for part in line).rstrip() for line in lines), highlight=False)
+
+
+def _blocks(table: Table, least: list[int], width: int) -> list[list[int]]:
+    """Return the columns of blocks that fit: all in one, else each with those that name a row.
+
+    What is too wide for any block becomes narrower in `least`: its words are folded.
+    """
+    everything = list(range(len(least)))
+    if sum(least) + 2 * len(least) <= width:
+        return [everything]
+    names = [index for index in everything[:2] if set(range(index + 1)) <= table.left]
+    while names and sum(least[index] + 2 for index in names) > width // 2:
+        names.pop()
+    room = width - sum(least[index] + 2 for index in names)
+    blocks: list[list[int]] = []
+    left = 0
+    for index in everything[len(names) :]:
+        least[index] = min(least[index], room - 2)
+        if not blocks or least[index] + 2 > left:
+            blocks.append(list(names))
+            left = room
+        blocks[-1].append(index)
+        left -= least[index] + 2
+    return blocks
+
+
+def _widths(columns: Sequence[Sequence[str]], least: Sequence[int], width: int) -> list[int]:
     """Return the widths of columns: each as its longest cell, or wider than its least by what is to spare.
 
     rich would take from the widest texts first, below their least width too, and cut off what is behind.
     """
     most = [max(map(len, column)) for column in columns]
     widths = list(least)
-    while spare > 0 and (narrow := [index for index, width in enumerate(widths) if width < most[index]]):
+    # Behind each column are two blanks.
+    spare = width - sum(least) - 2 * len(least)
+    while spare > 0 and (narrow := [index for index, own in enumerate(widths) if own < most[index]]):
         for index in narrow[:spare]:
             widths[index] += 1
         spare -= len(narrow)
@@ -231,8 +272,20 @@ def _widths(columns: Sequence[Sequence[str]], least: Sequence[int], spare: int) 
 
 def _least_width(cells: Sequence[str], *, left: bool) -> int:
     """Return how wide a column has to be: as its longest number, or as the longest word of its texts."""
-    parts = chain.from_iterable(cell.split() for cell in cells) if left else cells
+    heading, *values = cells
+    parts = chain(heading.split(), *(cell.split() for cell in values) if left else (values,))
     return max(map(len, parts), default=0)
+
+
+def print_line(text: str, out: Console | None = None) -> None:
+    """Print a line; on a terminal it wraps at blanks below its first word, a path stays whole."""
+    out = out or make_console()
+    if _bounded(out):
+        indent = " " * (len(text) - len(text.lstrip()))
+        text = textwrap.fill(
+            text, out.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    out.out(text, highlight=False)
 
 
 def print_text(out: Console, text: str) -> None:

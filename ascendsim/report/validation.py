@@ -12,7 +12,7 @@ from ascendsim.report.markdown import table_text
 from ascendsim.studies.table import Table, form, numbers, words
 from ascendsim.validate.compare import FEW, grouped, pipe_errors, reached, slices, summarise
 from ascendsim.validate.coverage import DTYPES, known_coverage
-from ascendsim.validate.run import TOP, ranking_noise, rankings
+from ascendsim.validate.run import NEAR, TOP, noise_by_distance, rankings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,9 +56,12 @@ LAYERS = (
 )
 ORDER = (
     "regret: what the tiling that the model takes for the fastest took longer than the fastest one, as "
-    f"measured. top {TOP}: share of the {TOP} fastest that are among the model's {TOP}. ratio of two: "
-    "how far the estimated ratio of two tilings' times is off; estimates that are closer are not told "
-    "apart."
+    f"measured. top {TOP}: share of the {TOP} fastest that are among the model's {TOP}."
+)
+PAIRED = (
+    "measured, estimated: how many times as long the slower of two tilings takes, and how far the estimated "
+    f"ratio is off. Pairs are near below {NEAR:g} as measured. Estimates that are closer than the 90th "
+    "percentile are not told apart: the margin of studies."
 )
 
 
@@ -106,6 +109,17 @@ RANKINGS = (
     *(numbers("rank", show=form(".3f")), words("the model's favourite", "favourite"), error("regret")),
     numbers(f"top {TOP}", "top3", form(".0%")),
 )
+NOISES = words("pairs of tilings", "kind"), count("pairs"), count("right"), error("median"), error("p90")
+_twice = partial(numbers, show=form(".3f"))
+PAIRS = (
+    *(
+        words("tilings", "ids", show=" / ".join),
+        _twice("measured"),
+        _twice("estimated"),
+        error("off", "error"),
+    ),
+    words("order", "right", show=lambda right: "right" if right else "wrong"),
+)
 
 
 def slices_table(cases: Sequence[MeasuredCase]) -> Table:
@@ -120,18 +134,23 @@ def pipes_table(cases: Sequence[MeasuredCase]) -> Table:
 
 def rankings_table(found: Sequence[Ranking]) -> Table:
     """Show whether the tilings of one problem come in the right order."""
-    rows = (item._asdict() | {"told": f"{item.pairs_right} of {item.pairs}"} for item in found)
+    rows = (
+        item._asdict() | {"told": f"{sum(pair.right for pair in item.compared)} of {len(item.compared)}"}
+        for item in found
+    )
     return Table.of("One problem under several tilings", RANKINGS, rows)
 
 
-def noise_line(found: Sequence[Ranking]) -> str:
-    """Say how far the ratio of two tilings' times is off."""
-    noise = ranking_noise(found)
-    assert noise is not None
-    return (
-        f"Ratio of two tilings' times, over {noise.pairs} pairs: {noise.median:.1%} off in the median, "
-        f"{noise.p90:.1%} at the 90th percentile."
-    )
+def noise_table(found: Sequence[Ranking]) -> Table:
+    """Show how far the ratios of two tilings' times are off, near and far pairs apart."""
+    rows = ({"kind": kind, **noise._asdict()} for kind, noise in noise_by_distance(found) if noise)
+    return Table.of("Ratios of two tilings' times", NOISES, rows)
+
+
+def pairs_table(found: Sequence[Ranking]) -> Table:
+    """Show every pair of tilings, the nearest first."""
+    pairs = sorted((pair for item in found for pair in item.compared), key=lambda pair: pair.measured)
+    return Table.of("Two tilings of one problem", PAIRS, pairs)
 
 
 def gradient_tables(cases: Sequence[MeasuredCase]) -> list[tuple[Table, str]]:
@@ -139,7 +158,7 @@ def gradient_tables(cases: Sequence[MeasuredCase]) -> list[tuple[Table, str]]:
     found = rankings(cases)
     tables = [(slices_table(cases), LAYERS), (pipes_table(cases), "")]
     if found:
-        tables.append((rankings_table(found), f"{ORDER} {noise_line(found)}"))
+        tables += [(rankings_table(found), ORDER), (noise_table(found), PAIRED)]
     return [(table, text) for table, text in tables if table.rows]
 
 
@@ -153,7 +172,6 @@ def gradient_record(outcome: Validation) -> dict[str, Any]:
     """Return coverage, errors by kind of layer, pipes and rankings as plain values for JSON."""
     cases = outcome.cases
     shown, found = covered(outcome), rankings(cases)
-    noise = ranking_noise(found)
     return {
         "coverage": [cell._asdict() for cell in shown.cells] if shown else [],
         "convolution": [
@@ -167,8 +185,8 @@ def gradient_record(outcome: Validation) -> dict[str, Any]:
             for item in slices(cases)
         ],
         "pipes": [item._asdict() for item in pipe_errors(cases)],
-        "rankings": [plain(item._asdict()) for item in found],
-        "ranking_noise": noise._asdict() if noise else None,
+        "rankings": [plain(item._asdict()) | {"compared": pairs_table([item]).records()} for item in found],
+        "ranking_noise": {kind: noise and noise._asdict() for kind, noise in noise_by_distance(found)},
     }
 
 
@@ -366,6 +384,8 @@ def quoted_part(outcome: Validation) -> list[str]:
         parts.append(table_text(rows_table(group, every=True)))
         notes = sorted({f"{_stem(case.id)}: {case.note}" for case in group.cases if case.note})
         parts += ["\n".join(f"- {note}" for note in notes)] if notes else []
+    paired = pairs_table(rankings([case for case in outcome.cases if case.quote]))
+    parts += [table_text(paired)] if paired.rows else []
     if outcome.unusable:
         parts.append("Not compared:\n\n" + "\n".join(f"- {row.id}: {row.reason}" for row in outcome.unusable))
     return parts
@@ -440,7 +460,8 @@ def print_validation(outcome: Validation, *, every: bool = False, console: Conso
     if groups:
         print_table(out, summary_table(groups))
         out.print(Text(roles_line(outcome.cases)))
-    for table, text in gradient_tables(outcome.cases):
+    paired = pairs_table(rankings(outcome.cases))
+    for table, text in (*gradient_tables(outcome.cases), *(((paired, ""),) if paired.rows else ())):
         print_table(out, table)
         out.print(Text(text))
     out.print()

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ascendsim.report.tables import Entry
+from ascendsim.report.tables import Entry, like_terms
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
@@ -39,7 +39,7 @@ def arithmetic_line(product: Entry) -> str:
     # An estimate executes no instruction.
     if product["order"] is None:
         return f"{line}; no gradients computed."
-    return f"{line}; instructions executed in {order_words(product['order'])}."
+    return f"{line}; executed in {order_words(product['order'])}."
 
 
 def order_words(order: str) -> str:
@@ -66,31 +66,33 @@ OTHERS = (
     "others: kernels of the call that multiply nothing: they change layouts, cast, clear or add. --details "
     "shows each."
 )
-MORE = (
-    "More with --details: pipes, bytes, and the plans of a network's layers; more yet in the report folder."
+TERMS = (
+    "launch: what a task takes besides its time on the cores; entry: there, up to the first instruction; "
+    "core: from then on. layout: kernels that change layouts, with their launches; others: that cast, clear "
+    "or sum. cube: multiply-adds asked for / possible; busiest, next: of the pipes."
 )
+MORE = "More with --details: every kernel, pipes, bytes, plans, notes, what each product's figures rest on."
 
 GRADIENT_LEGEND = (
-    "Errors are against float64, > 1e-3 too, where the rounding into a coarse format counts; equal bits: "
-    "those of the float64 value rounded once; standards: which acceptance rules of the field it fails, as "
-    "sums that cancel may with nothing lost (docs/precision.md)."
+    "Errors are against float64; equal bits: those of the float64 value rounded once; standards: acceptance "
+    "rules that it fails, as sums that cancel may with nothing lost (docs/precision.md)."
 )
 
 
-def overhead_line(products: Sequence[Entry]) -> str:
-    """Say how much of the times of several products is launch and entry."""
-    # A call of no kernels has no time to take shares of.
-    shares = [
-        (product["launch_us"] + product["entry_us"]) / product["time_us"]
-        for product in products
-        if product["time_us"]
-    ]
-    if not shares:
+# How the note on products that change no layouts begins: the line below says the same of several.
+ROWS = "The cube's kernels read and write tensors row after row"
+
+
+def terms_line(products: Sequence[Entry]) -> str:
+    """Say which of several products change no layouts, and how to compare them with those that do."""
+    layout = {product["variant"]: like_terms(product)["layout"] for product in products}
+    without = [name for name, time_us in layout.items() if not time_us]
+    if not any(layout.values()) or not without:
         return ""
-    low, high = (f"{100 * share:.0f}%" for share in (min(shares), max(shares)))
+    runs, its = ("runs", "its") if len(without) == 1 else ("run", "their")
     return (
-        f"Launch and entry are {low if low == high else f'{low} to {high}'} of these times; they come from "
-        "the product files and hardly depend on the work, so compare core where kernels are short."
+        f"In like terms compare core, or ask for --layout NC1HWC0: {' and '.join(without)} {runs} no kernel "
+        f"that changes layouts, as {its} cube reads rows, and is assumed to write them for nothing."
     )
 
 
@@ -124,7 +126,7 @@ def interval_line(product: Entry) -> str:
     line = (
         f"Interval: {interval['shortest_us']:,.2f} to {interval['longest_us']:,.2f} us "
         f"({interval['least_cycles']:,} to {interval['most_cycles']:,} cycles) if the {interval['figures']} "
-        "assumed numbers lie anywhere in their ranges, all at once"
+        "numbers with a range lie anywhere in it, all at once"
     )
     moved = f"most is moved by {largest}" if largest else "none moves this call"
     # Such as a buffer in which the plan has no room: nobody knows what another plan would take.
@@ -142,16 +144,18 @@ def closing_lines(product: Entry) -> list[str]:
 
 
 def closing_of_all(products: Sequence[Entry], *, details: bool = False) -> list[str]:
-    """Return the closing lines of several products: one on the figures of all, the others by product.
+    """Return the closing lines of several products: their NaN and Inf.
 
-    details   also which figures move each of them most; the table of the products has their intervals
+    details   also what each of them rests on, which figures move it most, and how many are assumed
     """
     own = [
         f"{product['variant']}: {line}"
         for product in products
-        for line in closing_lines(product)
-        if line != figures_line(product) and (details or not line.startswith("Interval"))
+        for line in (closing_lines(product) if details else special_lines(product))
+        if line != figures_line(product)
     ]
+    if not details:
+        return own
     assumed = ", ".join(
         f"{product['variant']} {len(product['assumed_figures'])} of {sum(product['figures'].values())}"
         for product in products
@@ -159,8 +163,11 @@ def closing_of_all(products: Sequence[Entry], *, details: bool = False) -> list[
     return [*own, f"Figures that are assumed: {assumed} (`ascendsim profiles NAME`)."]
 
 
-def common_lines(products: Sequence[Entry]) -> list[str]:
-    """Return the arithmetic and the notes, each once; what is not of all products names those it is of."""
+def common_lines(products: Sequence[Entry], *, details: bool = True) -> list[str]:
+    """Return the arithmetic and the notes, each once; what is not of all products names those it is of.
+
+    details   also the notes that hold of all of several products
+    """
     # By the line itself: equal words of several products are one line.
     of: dict[str, list[str]] = {}
     for product in products:
@@ -169,6 +176,9 @@ def common_lines(products: Sequence[Entry]) -> list[str]:
             of.setdefault(line, []).append(product["variant"])
     lines = []
     for line, variants in of.items():
+        said = len(variants) == len(products) or (ROWS in line and terms_line(products))
+        if not details and len(products) > 1 and line.startswith("Note") and said:
+            continue
         head, _, rest = line.partition(": ")
         lines.append(line if len(variants) == len(products) else f"{head} on {', '.join(variants)}: {rest}")
     # sorted() keeps the order of equals: arithmetic first, then the notes as they came.
@@ -181,8 +191,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-# What L2 holds when a kernel begins, for pages that compare starts.
+# What L2 holds at first, for pages that compare starts.
 L2_STARTS = {
+    "L2 step": "As a call finds L2 in a training step: of its operands grad_output alone is there, as far as "
+    "it fits; each kernel finds what those before it have left.",
     "L2 warm": "As a run of the same kernel leaves L2: tensors that fit are read from there.",
     "L2 handed": "L2 holds the kernel's first input alone, as the kernel before hands it over.",
     "L2 cold": "L2 holds none of the kernel's tensors.",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
+from operator import attrgetter
 from typing import Any
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile import Change, Profile, contradiction, load_profile
+from ascendsim.studies.engine.point import NOTHING
 from ascendsim.studies.engine.run import Budget, Engine
+from ascendsim.studies.hardware.doubt import Saving, doubt_of
+from ascendsim.studies.hardware.gains import Asking
+from ascendsim.studies.hardware.plans import GRADIENTS, Family, Plans
 from ascendsim.studies.hardware.records import (
     OVER_BUDGET,
     Design,
@@ -21,9 +27,9 @@ from ascendsim.studies.hardware.records import (
 from ascendsim.studies.sweep import studied
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
-from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of
+from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, point_of
 
-GRADIENTS = ("grad_input", "grad_weight")
+Place = tuple[StudiedLayer, str]  # a layer, and one of its gradients
 NO_CHANGE = "as it is"
 
 
@@ -35,13 +41,64 @@ def study_codesign(question: DesignQuestion, engine: Engine, budget: Budget) -> 
     """
     profile = load_profile(question.product)
     # All are read before the first call is timed: a mistyped one is refused at once.
-    combinations = tuple(_combinations(question))
-    designs = tuple(_design(question, name, values, engine, budget) for name, values in combinations)
+    changes = tuple(_combinations(question))
+    found = [_design(question, change, engine, budget) for change in changes]
+    designs = _best_of_all(question, changes, found, Asking(engine, budget))
     return DesignAnswer(question, *studied(profile), designs)
 
 
-def _combinations(question: DesignQuestion) -> Iterator[tuple[str, FrozenMap[str, Any]]]:
-    """Yield every combination, none of its changes first."""
+def _best_of_all(
+    question: DesignQuestion,
+    changes: Sequence[Change],
+    found: Sequence[tuple[Design, Mapping[Place, list[Plans]]]],
+    asking: Asking,
+) -> tuple[Design, ...]:
+    """Return the designs, each with the plans of those inside it where these are faster, and told apart."""
+    # The first is the product as it is: not timed, it may be over the budget, it has no plans either.
+    timed = [at for at, (design, _) in enumerate(found) if not design.reason or not at]
+    family = Family(
+        question.product,
+        tuple(changes[at] for at in timed),
+        {
+            (layer, gradient): tuple(
+                point_of(_asked(question, layer, gradient, NOTHING), start, "product")
+                for start in question.starts
+            )
+            for layer, gradient in _places(question)
+        },
+        attrgetter("planned_us"),
+    )
+    own = {(number, place): plans for number, at in enumerate(timed) for place, plans in found[at][1].items()}
+    best = family.best(own, asking)
+    designs = [design for design, _ in found]
+    counts = {place: place[0].count for place in _places(question)}
+    us = {
+        number: sum(count * best[number, place].time_us for place, count in counts.items())
+        for number, at in enumerate(timed)
+        if not designs[at].reason
+    }
+    fastest = min(us, key=lambda number: us[number], default=0)
+    for number, tuned_us in us.items():
+        behind, share = None, 1 - us[fastest] / tuned_us
+        # What is within the margin is not told apart, wherever figures lie.
+        if question.doubt and share > question.margin:
+            saving = Saving(family, best, counts, number, fastest, {}, asking)
+            behind = doubt_of(saving, share, question.margin)
+        designs[timed[number]] = replace(designs[timed[number]], tuned_us=tuned_us, behind=behind)
+    return tuple(designs)
+
+
+def _places(question: DesignQuestion) -> list[Place]:
+    return [
+        (layer, gradient)
+        for layer in question.layers
+        for gradient, wanted in zip(GRADIENTS, layer.gradients, strict=False)
+        if wanted
+    ]
+
+
+def _combinations(question: DesignQuestion) -> Iterator[Change]:
+    """Yield every combination as one change, none of its changes first."""
     profile = load_profile(question.product)
     for change in (change for group in question.groups for change in group):
         _require_another_product(change, profile)
@@ -55,7 +112,9 @@ def _combinations(question: DesignQuestion) -> Iterator[tuple[str, FrozenMap[str
             figures |= change.figures
         name = " ".join(change.name for change in changes) or NO_CHANGE
         # As one change: what follows one of them may be said by another.
-        yield name, Change(name, figures).on(profile)
+        change = Change(name, figures)
+        change.on(profile)
+        yield change
 
 
 def _require_another_product(change: Change, profile: Profile) -> None:
@@ -68,51 +127,47 @@ def _require_another_product(change: Change, profile: Profile) -> None:
 
 
 def _design(
-    question: DesignQuestion, name: str, values: FrozenMap[str, Any], engine: Engine, budget: Budget
-) -> Design:
+    question: DesignQuestion, change: Change, engine: Engine, budget: Budget
+) -> tuple[Design, dict[Place, list[Plans]]]:
+    """Return a design under the usual plans, and its usual plan and the tuned one of each place."""
+    name, values = change.name, change.on(load_profile(question.product))
     # Figures that contradict each other are a design that cannot be.
     impossible = contradiction(question.product, values)
     if impossible:
-        return Design(name, values, None, reason=impossible)
+        return Design(name, values, None, reason=impossible), {}
     try:
         cost = question.cost.of(load_profile(question.product, overrides=dict(values)))
     except ConfigError as error:
         # The unchanged product comes first, so that a formula of an unknown figure is refused at once.
         if not values:
             raise
-        return Design(name, values, None, reason=str(error))
+        return Design(name, values, None, reason=str(error)), {}
     if question.budget is not None and cost > question.budget:
-        return Design(name, values, cost, reason=OVER_BUDGET)
-    usual_us = tuned_us = 0.0
+        return Design(name, values, cost, reason=OVER_BUDGET), {}
+    usual_us, plans = 0.0, dict[Place, list[Plans]]()
     try:
-        for layer in question.layers:
-            for gradient in GRADIENTS:
-                if layer.gradients[GRADIENTS.index(gradient)]:
-                    usual, tuned = _times(question, layer, gradient, values, engine, budget)
-                    usual_us += layer.count * usual
-                    tuned_us += layer.count * tuned
+        for layer, gradient in _places(question):
+            asked = _asked(question, layer, gradient, values)
+            tuner = Tuner(asked, engine, budget, compute_dtype_of(asked))
+            usual, best = tune(tuner)
+            usual_us += layer.count * tuner.score(usual)
+            plans[layer, gradient] = [Plans({gradient: trial.plan}) for trial in (usual, best)]
     except AscendSimError as error:
         if not budget.cut:
-            return Design(name, values, cost, reason=str(error))
+            return Design(name, values, cost, reason=str(error)), {}
     # A design with fewer tried plans would lose against the others for this alone.
     if budget.cut:
         raise ConfigError(
             f"time or trials are used up in design {name}; what was computed is kept: run the same command "
             "again to go on"
         )
-    return Design(name, values, cost, usual_us, tuned_us)
+    return Design(name, values, cost, usual_us), plans
 
 
-def _times(
-    question: DesignQuestion,
-    layer: StudiedLayer,
-    gradient: str,
-    values: FrozenMap[str, Any],
-    engine: Engine,
-    budget: Budget,
-) -> tuple[float, float]:
-    """Return the score of the usual and of the best plan of one gradient on a design."""
-    asked = TilingQuestion(
+def _asked(
+    question: DesignQuestion, layer: StudiedLayer, gradient: str, values: FrozenMap[str, Any]
+) -> TilingQuestion:
+    return TilingQuestion(
         layer.name,
         question.product,
         layer.problem,
@@ -123,6 +178,3 @@ def _times(
         trials=question.tilings,
         changes=values,
     )
-    tuner = Tuner(asked, engine, budget, compute_dtype_of(asked))
-    usual, best = tune(tuner)
-    return tuner.score(usual), tuner.score(best)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp, log, sqrt
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +13,27 @@ if TYPE_CHECKING:
     from ascendsim.numerics.metrics import ErrorMetrics
 
 
+# Of a call's time: launches, entries of kernels, the rest of those that change a layout, and of all others.
+PARTS = ("launch", "entry", "layout", "core")
+
+
 @dataclass(frozen=True, slots=True)
 class StudyAnswer:
     """What every study answers: its question, and the product that it was asked about.
 
     variant   the product's variant; `digest` of its figures
-    assumed   number of its assumed figures that have a range
+    ranged    number of its figures that have a range of numbers
     """
 
     question: Any
     variant: str
     digest: str
-    assumed: int
+    ranged: int
 
 
 @dataclass(frozen=True, slots=True)
 class FigureEffect:
-    """The time of one call with one assumed figure at either end of its range, all else as it is.
+    """The time of one call with one figure at either end of its range, all else as it is.
 
     figure     dotted path in the product file, whose last word has the unit
     value      of the figure as the product has it
@@ -36,6 +41,7 @@ class FigureEffect:
     usual_us   microseconds of the call with the figure as it is
     low_us     microseconds with the figure at its low end; None where other figures contradict that end
     high_us    microseconds with the figure at its high end
+    together   figures of the same source, each of which goes to the same end of its own range with it
     """
 
     figure: str
@@ -45,6 +51,7 @@ class FigureEffect:
     usual_us: float
     low_us: float | None
     high_us: float | None
+    together: tuple[str, ...] = ()
 
     @property
     def shortest(self) -> tuple[float, Any]:
@@ -83,24 +90,110 @@ class FigureEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """The times between which a call lies if the assumed figures lie anywhere in their ranges.
+class PlanRisk:
+    """What a call may gain or lose because its plans are not known to be those that the product takes.
 
-    figures       number of assumed figures with a range of numbers
-    shortest_us   microseconds with all figures at the ends that shorten the call
-    longest_us    microseconds with all figures at the ends that stretch it
+    why        in words: whose plans they are, and what was tried beside them
+    search_us  microseconds with the best plans that this simulator's search finds in their place; those of
+               the call as it is where the plans are of public rules, given, or found by the search
+    """
+
+    why: str
+    search_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelError:
+    """How far measured times lie from estimated ones that nothing was fitted on, figures and plan apart.
+
+    low, high  what the estimate is multiplied with: widths that, joined with those of the figures, hold four
+               in five of such measurements
+    rows       measurements that this was taken from
+    grounds    in words: which kernels they are of, and of which product where the call's own has none
+    """
+
+    low: float
+    high: float
+    rows: int
+    grounds: str
+
+
+PLAN, MODEL = "the plan", "the model's own error"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The times between which a call lies: by the ranges of its product's figures, its plans, and the model.
+
+    figures       number of figures with a range of numbers, whatever their confidence
+    usual_us      microseconds of the call as it is
+    shortest_us   the least microseconds that any figure at an end of its range gives, or any draw of all of
+                  them; `longest_us` the most. It holds nine of ten draws or more, and not every corner
     least_cycles  cube-clock cycles of the shortest call; `most_cycles` of the longest
     effects       of the figures that move the call at all, the widest span first
     left_out      ends at which the call cannot be timed, as `figure=value`: the interval says nothing of them
+    draws_us      microseconds of each draw; None where its figures contradict each other. Draw i puts a
+                  figure that two products share at the same place in both, so that ratios may be taken
+    plan          what hangs on the plan; None where nobody looked
+    model         the model's own error; None where nobody looked
     """
 
     figures: int
+    usual_us: float
     shortest_us: float
     longest_us: float
     least_cycles: int
     most_cycles: int
     effects: tuple[FigureEffect, ...]
     left_out: tuple[str, ...] = ()
+    draws_us: tuple[float | None, ...] = ()
+    plan: PlanRisk | None = None
+    model: ModelError | None = None
+
+    @property
+    @default_arithmetic
+    def low_us(self) -> float:
+        """The lower end of the 80 % interval: figures, plan and model together."""
+        return self.usual_us * exp(-_joined(self._parts(0)))
+
+    @property
+    @default_arithmetic
+    def high_us(self) -> float:
+        """The upper end of the 80 % interval."""
+        return self.usual_us * exp(_joined(self._parts(1)))
+
+    @property
+    @default_arithmetic
+    def dominant(self) -> tuple[str, ...]:
+        """What makes the interval wide: one or two figures by their paths, `PLAN`, or `MODEL`.
+
+        Nothing (empty) for an interval of no width.
+        """
+        low, high = self._parts(0), self._parts(1)
+        figures, plan, model = (one + other for one, other in zip(low, high, strict=True))
+        if not figures + plan + model:
+            return ()
+        if max(plan, model) > figures or not self.effects:
+            return (PLAN,) if plan > model else (MODEL,)
+        first, *more = self.effects
+        # A second one only where it does half as much: else the first is what to measure.
+        return first.figure, *(one.figure for one in more[:1] if 2 * one.span_us >= first.span_us)
+
+    def _parts(self, side: int) -> tuple[float, float, float]:
+        """Half widths on one side in log time, of the figures, the plan and the model."""
+        if not self.usual_us:
+            return 0.0, 0.0, 0.0
+        figures = (self.usual_us / self.shortest_us, self.longest_us / self.usual_us)[side]
+        # The product's own plan is taken to lie between the two that are known.
+        plan = (self.plan.search_us if self.plan else self.usual_us) / self.usual_us
+        plan = (1 / plan, plan)[side]
+        model = (1 / self.model.low, self.model.high)[side] if self.model else 1.0
+        return log(max(figures, 1.0)), log(max(plan, 1.0)), log(max(model, 1.0))
+
+
+def _joined(parts: tuple[float, float, float]) -> float:
+    """Join half widths in log time: the three have nothing to do with each other, so their squares add."""
+    return sqrt(sum(part * part for part in parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
-"""Move every assumed figure of a product to both ends of its range, under the plans that a call has now."""
+"""Move every figure of a product that has a range to both ends of it, under the plans that a call has now."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import AscendSimError
 from ascendsim.native.default_arithmetic import default_arithmetic
@@ -19,7 +20,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.parallel import in_order
 from ascendsim.profile import Profile, load_profile
-from ascendsim.studies.records import FigureEffect, Interval, JudgedGradient
+from ascendsim.studies.records import FigureEffect, JudgedGradient
 
 if TYPE_CHECKING:
     from ascendsim.ops.plan import Plan
@@ -28,19 +29,28 @@ if TYPE_CHECKING:
 
 
 Plans = Mapping[str, "Plan"]  # by gradient
+
+
+class TimedPoint(NamedTuple):
+    """The time of a call with other figures."""
+
+    time_us: float
+    cycles: int
+
+
 # A call as a study repeats it: (product, plans of its gradients, or None to choose them) -> its cycles.
 TimedCall = Callable[[Profile, Plans | None], "Estimate"]
 Advance = Callable[[str], None]
 
 
 def ranged_figures(profile: Profile) -> dict[str, Figure]:
-    """Return the assumed figures that could move cycles, by path.
+    """Return the figures with a range that could move cycles, by path, whatever their confidence.
 
     A figure that is a text, such as an accumulation model, moves bits and no cycles.
     """
     return {
         path: figure
-        for path, figure in profile.assumed().items()
+        for path, figure in profile.figures.items()
         if figure.range is not None and not isinstance(figure.value, str)
     }
 
@@ -61,9 +71,66 @@ def hashable(end: Any) -> Any:
     return tuple(end) if isinstance(end, list) else end
 
 
-def sweep_size(profile: Profile) -> int:
-    """Return the number of calls that a sweep times; an end that equals the figure's value needs none."""
-    return sum(end != figure.value for figure in ranged_figures(profile).values() for end in ends(figure))
+class Variable(NamedTuple):
+    """Figures that one source gives, and that move together; `name` is the path of the first."""
+
+    name: str
+    figures: Mapping[str, Figure]
+
+    def at(self, end: int) -> dict[str, Any]:
+        """Return the figures at the low end (0) or the high end (1) of their ranges, but for those there."""
+        found = ((path, ends(figure)[end], figure.value) for path, figure in self.figures.items())
+        return {path: value for path, value, usual in found if value != usual}
+
+
+def variables(profile: Profile) -> tuple[Variable, ...]:
+    """Return the figures with a range, those of one source together.
+
+    Two are of one source where they are the same quantity (the last word of their paths) and either have the
+    same text as source, or one's source is "as" the place of the other. "as on the 910B" names a figure of
+    another product, for each its own: these stay apart.
+    """
+    found: dict[str, dict[str, Figure]] = {}
+    figures = ranged_figures(profile)
+    for path, figure in figures.items():
+        found.setdefault(_origin(path, profile.figures), {})[path] = figure
+    return tuple(Variable(next(iter(own)), own) for own in found.values())
+
+
+def moved_together(move: Mapping[str, Any], moved: Sequence[Variable]) -> dict[str, Any]:
+    """Return a move with the figures that move with each of its own, as far on the way to the same end."""
+    found = dict(move)
+    for one in moved:
+        if one.name in move and len(one.figures) > 1:
+            first, value = one.figures[one.name], move[one.name]
+            if isinstance(value, int | float):
+                end = int(value > first.value)
+                part = (value - first.value) / ((ends(first)[end] - first.value) or 1)
+            else:  # of alternatives the one at the same end
+                end, part = int(hashable(value) == hashable(ends(first)[1])), 1.0
+            found |= {path: _part_way(one.figures[path], to, part) for path, to in one.at(end).items()}
+    return {**found, **move}
+
+
+def _part_way(figure: Figure, end: Any, part: float) -> Any:
+    if part == 1 or not isinstance(end, int | float):
+        return end
+    value = figure.value + part * (end - figure.value)
+    return round(value) if isinstance(figure.value, int) else value
+
+
+def _origin(path: str, figures: Mapping[str, Figure]) -> str:
+    """Return a text that all figures of one source have in common."""
+    quantity = path.rpartition(".")[2]
+    seen = {path}
+    while (source := figures[path].source).startswith("as "):
+        place = source.removeprefix("as ")
+        named = [p for p in (f"paths.{place}.{quantity}", f"{place}.{quantity}") if p in figures]
+        if not named or named[0] in seen:
+            return path
+        path = named[0]
+        seen.add(path)
+    return f"{quantity}: {source}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,110 +140,83 @@ class Sweep:
     product  name of the product or variant, or path of its file
     call     times the call
     usual    the call with all figures as they are, whose plans all others keep: a product's operators do not
-             plan anew because this simulator assumes another figure
+             plan anew because this simulator knows a figure no better
+    dimensions  of the images or volumes
     """
 
     product: str | Path
     call: TimedCall
     usual: Estimate
+    dimensions: int = 2
 
     @classmethod
     def of(cls, product: str | Path, call: TimedCall, usual: Estimate | None = None) -> Sweep:
         """Return the sweep about a call; `usual` is the call as it is where it has been timed already."""
         return cls(product, call, call(load_profile(product), None) if usual is None else usual)
 
-    def timed(self, figures: Mapping[str, Any]) -> Estimate | None:
-        """Return the call with other figures, by path; None where figures contradict each other."""
-        # A tile that no longer fits, or figures that the loader refuses together: that end is not possible.
-        try:
-            return self.call(load_profile(self.product, overrides=dict(figures)), self.usual.plans)
-        except AscendSimError:
-            return None
+    def timed(self, figures: Mapping[str, Any]) -> TimedPoint | None:
+        """Return the time with other figures, by path; None where figures contradict each other."""
+        return _timed(self.call, {self.product: self.usual.plans}, (self.product, figures))
 
     def effects(self, advance: Advance, workers: int | None = 1) -> tuple[FigureEffect, ...]:
-        """Move each figure alone to both ends; `advance` is called with the figure of each call.
+        """Move each variable alone to both ends; `advance` is called with the name of that of each call.
 
         workers  processes that time calls, as `estimate_many` takes them; `call` is sent to others than this
         """
-        figures = ranged_figures(load_profile(self.product))
-        moves = [
-            (path, end) for path, figure in figures.items() for end in ends(figure) if end != figure.value
-        ]
-        found = iter(in_order(self._time_us, moves, workers, lambda number: advance(moves[number][0])))
-        return tuple(
-            FigureEffect(
-                path,
-                figure.value,
-                *ends(figure),
-                self.usual.time_us,
-                # An end at which the figure stands already needed no call.
-                *(self.usual.time_us if end == figure.value else next(found) for end in ends(figure)),
-            )
-            for path, figure in figures.items()
-        )
-
-    def _time_us(self, move: tuple[str, Any]) -> float | None:
-        """Return the microseconds with one figure at another value, given as (path, value)."""
-        result = self.timed(dict([move]))
-        return None if result is None else result.time_us
+        moved = variables(load_profile(self.product))
+        moves = end_moves(moved)
+        (found,) = times([self], [list(moves.values())], workers, [name for name, _ in moves], advance)
+        ended = {name: point and point.time_us for name, point in zip(moves, found, strict=True)}
+        return effects_of(moved, self.usual.time_us, ended)
 
 
-@default_arithmetic
-def interval(
-    product: str | Path,
-    call: TimedCall,
+def times(
+    sweeps: Sequence[Sweep],
+    points: Sequence[Sequence[Mapping[str, Any]]],
+    workers: int | None,
+    names: Sequence[str],
     advance: Advance = lambda _: None,
-    usual: Estimate | None = None,
-    workers: int | None = 1,
-) -> Interval:
-    """Move each figure alone to both ends; then all that shorten the call together, and all that stretch it.
+) -> list[list[TimedPoint | None]]:
+    """Time points of several sweeps of one call, figures by path; None where figures contradict each other.
 
-    product  name of the product or variant, or path of its file, whose figures are replaced
-    call     times the call on a given profile, under given plans
-    advance  is called with the figure of each call of the sweep
-    usual    the call with the figures as they are, where it has been timed already
-    workers  processes that time the sweep, as `estimate_many` takes them; `call` is sent to others than this
-
-    The two calls with all figures at once are no bounds that hold whatever happens: a figure that shortens
-    the call alone may stretch it beside others. They are what the figures' own effects add up to.
+    names   of all points in order, for `advance`
     """
-    sweep = Sweep.of(product, call, usual)
-    # Alone first, since only this shows which end of a figure shortens this call: a slower link may well help
-    # a kernel that competes for it.
-    found = sweep.effects(advance, workers)
-    moving = sorted((effect for effect in found if effect.span_us), key=lambda effect: -effect.span_us)
-    # `is not None`: an end may well be 0.
-    faster = {effect.figure: effect.shortest[1] for effect in moving if effect.shortest[1] is not None}
-    slower = {effect.figure: effect.longest[1] for effect in moving if effect.longest[1] is not None}
-    shortest, longest = _together(sweep, faster), _together(sweep, slower)
-    return Interval(
-        figures=len(found),
-        shortest_us=shortest.time_us,
-        longest_us=longest.time_us,
-        least_cycles=shortest.cycles,
-        most_cycles=longest.cycles,
-        effects=tuple(moving),
-        left_out=tuple(
-            f"{effect.figure}={end}"
-            for effect in found
-            for end, time_us in ((effect.low, effect.low_us), (effect.high, effect.high_us))
-            if time_us is None
-        ),
-    )
+    tasks = [(sweep.product, point) for sweep, own in zip(sweeps, points, strict=True) for point in own]
+    # Of an estimate the plans alone are sent to workers, and its time alone comes back: it holds programs.
+    time = partial(_timed, sweeps[0].call, {sweep.product: sweep.usual.plans for sweep in sweeps})
+    found = iter(in_order(time, tasks, workers, lambda number: advance(names[number])))
+    return [[next(found) for _ in own] for own in points]
 
 
-def _together(sweep: Sweep, figures: Mapping[str, Any]) -> Estimate:
-    """Return the call with all these figures; where they contradict each other, with those that move most."""
-    result = sweep.timed(figures)
-    if result is not None:
-        return result
-    # The figures come with the widest span first, so that of two that exclude each other the larger stays.
-    kept, result = dict[str, Any](), sweep.usual
-    for path, end in figures.items():
-        more = sweep.timed(kept | {path: end})
-        if more is not None:
-            kept[path], result = end, more
-    return result
+def _timed(
+    call: TimedCall, plans: Mapping[str | Path, Plans], task: tuple[str | Path, Mapping[str, Any]]
+) -> TimedPoint | None:
+    product, figures = task
+    # A tile that no longer fits, or figures that the loader refuses together: that end is not possible.
+    try:
+        result = call(load_profile(product, overrides=dict(figures)), plans[product])
+    except AscendSimError:
+        return None
+    return TimedPoint(result.time_us, result.cycles)
+
+
+def end_moves(moved: Sequence[Variable]) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return the figures at each end (0 low, 1 high) of each variable; an end that is as usual needs none."""
+    both = {(one.name, end): one.at(end) for one in moved for end in (0, 1)}
+    return {name: values for name, values in both.items() if values}
+
+
+def effects_of(
+    moved: Sequence[Variable], usual_us: float, times: Mapping[tuple[str, int], float | None]
+) -> tuple[FigureEffect, ...]:
+    """Return the effect of each variable by the times at its ends; at an end without one, as usual."""
+    made = []
+    for one in moved:
+        first = one.figures[one.name]
+        low_us, high_us = (times.get((one.name, end), usual_us) for end in (0, 1))
+        others = tuple(path for path in one.figures if path != one.name)
+        made.append(FigureEffect(one.name, first.value, *ends(first), usual_us, low_us, high_us, others))
+    return tuple(made)
 
 
 @default_arithmetic
@@ -223,7 +263,7 @@ LAYER_NAME = "the 128->128 3x3 @28x28 layer of ResNet-50, batch 4, float16"
 
 @default_arithmetic
 def sensitivity(product: str | Path) -> tuple[FigureEffect, ...]:
-    """Return the effect of every assumed figure of a product on both gradients of `LAYER`."""
+    """Return the effect of every figure of a product that has a range on both gradients of `LAYER`."""
     return Sweep.of(product, _call).effects(lambda _: None)
 
 

@@ -110,4 +110,4 @@ def _simpy(kernel: Kernel, profile: Profile, folded: bool, l2_start: Start) -> T
             now += profile.sync.barrier_cycles
         timed.append(time_phase(phase.name, teams, outcomes, now, profile))
         now = timed[-1].end
-    return Timeline(kernel.name, now, tuple(timed), account.bytes)
+    return Timeline(kernel.name, now, tuple(timed), account.bytes, account.left)

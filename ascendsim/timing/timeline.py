@@ -54,12 +54,14 @@ class Timeline:
 
     `bytes` are the bytes moved by source: "l2_read" and "l2_write" are all traffic of the cores with L2,
     "memory" is what crosses the link to main memory, "memory_read" of it inwards and "memory_write" outwards.
+    `left` is what the kernel leaves of tensors in L2, if it is known what there was before.
     """
 
     kernel: str
     cycles: int
     phases: tuple[PhaseTimeline, ...]
     bytes: Mapping[str, int]
+    left: Mapping[str, tuple[int, ...]] | None = None
 
     @property
     def entry_cycles(self) -> int:
@@ -84,7 +86,7 @@ def times_of(timeline: Timeline) -> KernelTimes:
         for work in phase.cores:
             cores += _times_of(work, phase.begin)
         phases.append(PhaseTimes(phase.name, phase.begin, phase.end, tuple(cores)))
-    return KernelTimes(timeline.kernel, timeline.cycles, tuple(phases), timeline.bytes)
+    return KernelTimes(timeline.kernel, timeline.cycles, tuple(phases), timeline.bytes, timeline.left)
 
 
 def _times_of(work: CoreTimeline, begin: int) -> list[CoreTimes]:

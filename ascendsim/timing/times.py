@@ -57,12 +57,14 @@ class KernelTimes(NamedTuple):
 
     `bytes` are the bytes moved by source: "l2_read" and "l2_write" are all traffic of the cores with L2,
     "memory" is what crosses the link to main memory, "memory_read" of it inwards and "memory_write" outwards.
+    `left` is what the kernel leaves of tensors in L2, if it is known what there was before.
     """
 
     kernel: str
     cycles: int
     phases: tuple[PhaseTimes, ...]
     bytes: Mapping[str, int]
+    left: Mapping[str, tuple[int, ...]] | None = None
 
     @property
     def entry_cycles(self) -> int:

@@ -224,7 +224,13 @@ def run_forward(
         raise ShapeError(f"convolution: bias has shape {bias.shape}; the output needs ({channels},)")
     (part,) = forward_parts(problem, _names(input, weight), setting)
     # The door looks at its shape and format only: no gradient that is asked for reads it.
-    output = np.zeros(problem.grad_output, input.dtype)
+    try:
+        output = np.zeros(problem.grad_output, input.dtype)
+    except (MemoryError, ValueError):
+        raise ShapeError(
+            f"convolution: the output of shape {problem.grad_output} needs more memory than there is; take "
+            "smaller tensors or less padding"
+        ) from None
     result = run(part, input, output, weight, setting)
     made = result.grad_input
     if bias is not None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ascendsim.errors import DataError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile import list_products
-from ascendsim.validate.compare import KernelIdentity, kernel_key, rank_correlation
+from ascendsim.validate.compare import KernelIdentity, kernel_key, quantile, rank_correlation
 from ascendsim.validate.schema import MeasuredRow, Unusable, read_lines
 
 GRADIENTS = ("grad_input", "grad_weight")
@@ -126,12 +126,20 @@ def coverage_text(found: Coverage) -> str:
     return json.dumps({"cells": cells, "pairs": [pair._asdict() for pair in found.pairs]}, indent=1) + "\n"
 
 
-def comparison_line(products: Sequence[str]) -> str:
-    """Say what was measured of convolutions on some products, by name, and what judges their order."""
+def comparison_line(products: Sequence[str], *, short: bool = False) -> str:
+    """Say what was measured of convolutions on some products, by name, and what judges their order.
+
+    short   without ranks, gradients and formats
+    """
     known = known_coverage()
-    parts = [f"{product}: {_measured_of(product, known)}" for product in dict.fromkeys(products)]
+    names = list(dict.fromkeys(products))
+    parts = [f"{product}: {_measured_of(product, known, short=short)}" for product in names]
     product_of = _products()
     pairs = [p for p in known.pairs if {product_of[p.first], product_of[p.second]} <= set(products)]
+    if short:
+        count = sum(pair.problems for pair in pairs)
+        order = f"{count or 'no'} problem{'s' * (count != 1)} on two of them, all that judges their order"
+        return f"Gradients measured in public: {', '.join(parts)}; {order}."
     order = "no problem was measured on two of them, so that nothing measured judges their order"
     if pairs:
         told = [
@@ -143,23 +151,28 @@ def comparison_line(products: Sequence[str]) -> str:
     return f"Convolution backward measured in public: {'; '.join(parts)}; {order}."
 
 
-def _measured_of(product: str, known: Coverage) -> str:
+def _measured_of(product: str, known: Coverage, *, short: bool) -> str:
     own = [cell for cell in known.cells if cell.product == product]
     kernels = [(cell, cell.kernels) for cell in own if cell.kernels]
     calls = [(cell, cell.calls) for cell in own if cell.calls]
     told = [
-        _counted(counts, what) for counts, what in ((kernels, "kernels"), (calls, "whole calls")) if counts
+        _counted(counts, what, short=short)
+        for counts, what in ((kernels, "kernels"), (calls, "whole calls"))
+        if counts
     ]
     return " and ".join(told) or "none"
 
 
-def _counted(counts: Sequence[tuple[Cell, int]], what: str) -> str:
+def _counted(counts: Sequence[tuple[Cell, int]], what: str, *, short: bool) -> str:
     """Describe counts in words, with their ranks, gradients and formats."""
+    count = sum(count for _, count in counts)
+    if short:
+        return f"{count} {what}"
     cells = [cell for cell, _ in counts]
     ranks = " and ".join(sorted({f"{cell.rank}-D" for cell in cells}))
     gradients = " and ".join(sorted({cell.gradient for cell in cells}))
     dtypes = ", ".join(sorted({cell.dtype for cell in cells}))
-    return f"{sum(count for _, count in counts)} {what} ({ranks} {gradients}, {dtypes})"
+    return f"{count} {what} ({ranks} {gradients}, {dtypes})"
 
 
 # What the operators of a gradient are called, with 2-D or 3-D and a version around it.
@@ -189,7 +202,7 @@ class MeasuredRanking(NamedTuple):
     rank        Spearman's correlation of both times; nan below three plans
     favourite   the plan that the model takes for the fastest
     regret      measured time of the favourite over the least that was measured, less 1
-    noise       median error of the estimated ratio of two plans' times, over all pairs; nan of one plan
+    noise       90th percentile of the error of the estimated ratio of two plans' times; nan of one plan
     """
 
     plans: tuple[MeasuredPlan, ...]
@@ -269,5 +282,5 @@ def ranked_anew(plans: Sequence[MeasuredPlan]) -> MeasuredRanking:
         rank_correlation([plan.measured_us for plan in plans], [plan.estimated_us for plan in plans]),
         favourite,
         favourite.measured_us / ordered[0].measured_us - 1,
-        median(ratios) if ratios else float("nan"),
+        quantile(sorted(ratios), 0.9) if ratios else float("nan"),
     )

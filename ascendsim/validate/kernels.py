@@ -93,8 +93,10 @@ class MatmulRun(NamedTuple):
     l2_start: str
 
 
-def matmul_us(row: MeasuredRow, profile: Profile) -> CaseEstimate:
+def matmul_us(row: MeasuredRow, profile: Profile, *, planner: Profile | None = None) -> CaseEstimate:
     """Return the microseconds of a product, or those in which one pipe of one core was busy.
+
+    planner   the profile by which the plan is chosen, if it is not the one that is timed
 
     Raises   AscendSimError if the product cannot run on the chip, or under its plan
     """
@@ -103,7 +105,7 @@ def matmul_us(row: MeasuredRow, profile: Profile) -> CaseEstimate:
     if dtype not in profile.cube.rates and (dtype != "float32" or "hf32" not in profile.cube.rates):
         raise UnsupportedError(f"operands of {row.compute_dtype} are not multiplied on {profile.variant}")
     problem = MatmulProblem(row.m, row.k, row.n, row.batch, row.transpose_a, row.transpose_b, row.layout)
-    tiling, note = plan_of(row, problem, profile)
+    tiling, note = plan_of(row, problem, planner or profile)
     run = MatmulRun(problem, dtype, math_type, tiling, row.out_dtype or None, row.l2_start)
     if row.pipe:
         return CaseEstimate(_core_us(run, profile, row.tiles_on_core, row.pipe))
@@ -198,16 +200,20 @@ def _kernel(run: MatmulRun, profile: Profile) -> KernelResult:
     return estimate_matmul(problem, dtype, product=profile, engine="compiled", **options).kernels[-1]
 
 
-def gradient_us(row: MeasuredRow, profile: Profile, *, grid_from_row: bool = False) -> CaseEstimate:
+def gradient_us(
+    row: MeasuredRow, profile: Profile, *, grid_from_row: bool = False, planner: Profile | None = None
+) -> CaseEstimate:
     """Return the microseconds of the gradient's own kernel, under the product's rules where they are known.
 
     grid_from_row   whether its grid has as many blocks as the row says, the rest by the rules
+    planner         as in `matmul_us`
 
     Raises   AscendSimError if the sizes do not fit each other or the product
     """
     mask = row.kernel == "grad_input", row.kernel == "grad_weight", False
-    plan = _grid_plan(row, profile) if grid_from_row else None
-    result = gradient_call(row, profile, mask, plan=plan)
+    plan = _grid_plan(row, planner or profile) if grid_from_row else None
+    plans = {row.kernel: plan} if plan else _plans(row, mask, None, planner)
+    result = gradient_call(row, profile, mask, plans=plans)
     # A profiler lists the layout kernels around the gradient as kernels of their own.
     kernel = next(kernel for kernel in result.kernels if kernel.name.startswith(row.kernel))
     note = PRODUCT_NOTE if plan or kernel.kernel.facts["plan"].chosen_by != "search" else CONV_NOTE
@@ -221,9 +227,9 @@ def gradient_call(
     profile: Profile,
     mask: tuple[bool, bool, bool],
     output_dtypes: tuple[str | None, ...] | None = None,
-    plan: Plan | None = None,
+    plans: Mapping[str, Plan] | None = None,
 ) -> CallEstimate:
-    """Return the estimate of the call that a row of a gradient is from; `plan` is that of its kernel.
+    """Return the estimate of the call that a row of a gradient is from; `plans` are those of its kernels.
 
     Raises   as `gradient_us`
     """
@@ -239,8 +245,20 @@ def gradient_call(
         l2_start=row.l2_start,
         rules="hardware",
         engine="compiled",
-        tiling={row.kernel: plan} if plan else None,
+        tiling=plans,
     )
+
+
+# The plans of a profile are chosen once, however often other figures are timed under them.
+@lru_cache(maxsize=1024)
+def _plans(
+    row: MeasuredRow,
+    mask: tuple[bool, bool, bool],
+    output_dtypes: tuple[str | None, ...] | None,
+    planner: Profile | None,
+) -> Mapping[str, Plan] | None:
+    """Return the plans that a profile has for the call of a row; None without one."""
+    return gradient_call(row, planner, mask, output_dtypes).plans if planner else None
 
 
 def _problem(row: MeasuredRow) -> ConvProblem:
@@ -260,6 +278,7 @@ def stored_format(row: MeasuredRow, profile: Profile) -> tuple[str, int]:
     return dtype if dtype in rates else "float16", math_type
 
 
+@lru_cache(maxsize=1024)
 def _grid_plan(row: MeasuredRow, profile: Profile) -> Plan | None:
     """Return the product's plan for the blocks that ran; None if they are unknown, or no grid has so many."""
     if not row.blocks:
@@ -273,16 +292,17 @@ def _grid_plan(row: MeasuredRow, profile: Profile) -> Plan | None:
 CALL_NOTE = "all kernels of the call, casts of the result excepted"
 
 
-def call_us(row: MeasuredRow, profile: Profile) -> CaseEstimate:
+def call_us(row: MeasuredRow, profile: Profile, *, planner: Profile | None = None) -> CaseEstimate:
     """Return the microseconds of all kernels that a call runs for one gradient, launches included.
 
-    A grad_weight is of float32, whatever its operands are.
+    A grad_weight is of float32, whatever its operands are. `planner` is as in `matmul_us`.
 
     Raises   AscendSimError if the sizes do not fit each other or the product
     """
     weights = row.kernel == "grad_weight_call"
     formats = (None, "float32" if weights else None, None)
-    result = gradient_call(row, profile, (not weights, weights, False), output_dtypes=formats)
+    mask = not weights, weights, False
+    result = gradient_call(row, profile, mask, formats, _plans(row, mask, formats, planner))
     return CaseEstimate(result.time_us, {}, CALL_NOTE)
 
 
@@ -323,15 +343,35 @@ def transdata_us(row: MeasuredRow, profile: Profile) -> CaseEstimate:
 RULES_NOTE = "tiling inferred: as the rules cut a grad_input of the same size"
 
 
-def forward_us(row: MeasuredRow, profile: Profile) -> CaseEstimate:
+def forward_us(row: MeasuredRow, profile: Profile, *, planner: Profile | None = None) -> CaseEstimate:
     """Return the microseconds of a convolution's own kernel, under the plan of `forward_plan`.
+
+    planner   as in `matmul_us`
 
     Raises   AscendSimError if the sizes do not fit each other, the product or the tiling
     """
+    result, note = _forward_call(row, profile, _forward_plans(row, planner) if planner else None)
+    kernel = next(kernel for kernel in result.kernels if kernel.name == "grad_input")
+    return CaseEstimate(kernel.time_us, active_us(kernel.timeline, profile), note)
+
+
+@lru_cache(maxsize=1024)
+def _forward_plans(row: MeasuredRow, planner: Profile) -> Mapping[str, Plan]:
+    """Return the plans that a profile has for the convolution of a row."""
+    return _forward_call(row, planner, None)[0].plans
+
+
+def _forward_call(
+    row: MeasuredRow, profile: Profile, plans: Mapping[str, Plan] | None
+) -> tuple[CallEstimate, str]:
+    """Return the call that stands for a convolution, and what was inferred for it."""
     problem = forward_problem(row)
     refuse_beyond_memory(max(prod(problem.input), prod(problem.grad_output)))
     stored, math_type = stored_format(row, profile)
-    plan, note = forward_plan(row, problem, stored, profile)
+    note = CONV_NOTE
+    if plans is None:
+        plan, note = forward_plan(row, problem, stored, profile)
+        plans = {"grad_input": plan} if plan else None
     result = estimate(
         problem,
         stored,
@@ -341,10 +381,9 @@ def forward_us(row: MeasuredRow, profile: Profile) -> CaseEstimate:
         l2_start=row.l2_start,
         rules="hardware",
         engine="compiled",
-        tiling={"grad_input": plan} if plan else None,
+        tiling=plans,
     )
-    kernel = next(kernel for kernel in result.kernels if kernel.name == "grad_input")
-    return CaseEstimate(kernel.time_us, active_us(kernel.timeline, profile), note)
+    return result, note
 
 
 def forward_plan(

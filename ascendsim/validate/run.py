@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -126,6 +127,38 @@ PROBLEM = (
 TOP = 3
 
 
+# Of two tilings that are near, one takes less than half as long again as the other, as measured.
+NEAR = 1.5
+
+
+class TilingPair(NamedTuple):
+    """Two tilings of one problem, the faster one first, as measured.
+
+    ids                  of their rows
+    measured, estimated  how many times as long the second one takes
+    """
+
+    ids: tuple[str, str]
+    measured: float
+    estimated: float
+
+    @property
+    def near(self) -> bool:
+        """Whether the measured times are near each other."""
+        return self.measured < NEAR
+
+    @property
+    def right(self) -> bool:
+        """Whether the model puts the two in the right order."""
+        return self.estimated > 1
+
+    @property
+    @default_arithmetic
+    def error(self) -> float:
+        """The share by which the estimated ratio is off, whichever tiling is taken first."""
+        return exp(abs(log(self.estimated / self.measured))) - 1
+
+
 class Ranking(NamedTuple):
     """The tilings of one problem on one chip.
 
@@ -136,8 +169,7 @@ class Ranking(NamedTuple):
     regret      measured time of the favourite over the least that was measured, less 1
     top3        share of the 3 fastest, as measured, that are among the 3 fastest as estimated; nan where all
                 tilings are among the first 3 in any order
-    pairs       pairs of tilings, and those that the model puts in the right order
-    noise       for each pair the error of the estimated ratio of the two times, as a share
+    compared    its pairs of tilings
     """
 
     problem: str
@@ -146,18 +178,21 @@ class Ranking(NamedTuple):
     favourite: str
     regret: float
     top3: float
-    pairs: int
-    pairs_right: int
-    noise: tuple[float, ...]
+    compared: tuple[TilingPair, ...]
 
 
 class Noise(NamedTuple):
-    """Errors of the estimated ratio of two tilings' times, over all pairs: median and 90th percentile.
+    """Errors of the estimated ratio of two tilings' times: median and 90th percentile.
 
-    Between two tilings whose estimates are closer than `median` the model chooses no better than a coin.
+    Of two tilings whose estimates are closer than `p90` the model does not say which is faster.
+
+    pairs, right   pairs of tilings, and those that the model puts in the right order
+    near           how many pairs are near each other (`NEAR`)
     """
 
     pairs: int
+    right: int
+    near: int
     median: float
     p90: float
 
@@ -180,7 +215,6 @@ def _ranking(cases: Sequence[MeasuredCase]) -> Ranking:
     # Of equal estimates the slowest first: a tuner may take it.
     estimated = sorted(cases, key=lambda case: (case.estimated, -case.measured))
     pairs = list(combinations(ordered, 2))
-    right = sum(one.estimated < other.estimated for one, other in pairs)
     first = {case.id for case in ordered[:TOP]}
     recall = len(first & {case.id for case in estimated[:TOP]}) / TOP
     row = ordered[0].row
@@ -192,16 +226,11 @@ def _ranking(cases: Sequence[MeasuredCase]) -> Ranking:
         estimated[0].id,
         estimated[0].measured / ordered[0].measured - 1,
         recall if len(ordered) > TOP else float("nan"),
-        len(pairs),
-        right,
-        tuple(_ratio_error(one, other) for one, other in pairs),
+        tuple(
+            TilingPair((one.id, other.id), other.measured / one.measured, other.estimated / one.estimated)
+            for one, other in pairs
+        ),
     )
-
-
-def _ratio_error(one: MeasuredCase, other: MeasuredCase) -> float:
-    """Return by which share the estimated ratio of two times is off, whichever is taken first."""
-    off = log(one.estimated / other.estimated) - log(one.measured / other.measured)
-    return exp(abs(off)) - 1
 
 
 def _words(row: MeasuredRow) -> str:
@@ -212,12 +241,13 @@ def _words(row: MeasuredRow) -> str:
 
 
 @default_arithmetic
-def ranking_noise(found: Sequence[Ranking]) -> Noise | None:
-    """Return the error of ratios of two tilings' times; None where no problem has two tilings."""
-    errors = sorted(error for ranking in found for error in ranking.noise)
-    if not errors:
+def ranking_noise(pairs: Sequence[TilingPair]) -> Noise | None:
+    """Return the error of ratios of two tilings' times; None where there is no pair."""
+    if not pairs:
         return None
-    return Noise(len(errors), quantile(errors, 0.5), quantile(errors, 0.9))
+    errors = sorted(pair.error for pair in pairs)
+    right, near = (sum(getattr(pair, name) for pair in pairs) for name in ("right", "near"))
+    return Noise(len(pairs), right, near, quantile(errors, 0.5), quantile(errors, 0.9))
 
 
 @default_arithmetic
@@ -229,12 +259,23 @@ def quoted_rows() -> list[MeasuredRow | Unusable]:
 @lru_cache(maxsize=1)
 @default_arithmetic
 def tuning_noise() -> Noise:
-    """Return the error of ratios of two tilings' times, by the quoted problems with several tilings.
+    """Return the error of ratios of two tilings' times, over all pairs that were measured.
 
-    Only tilings of several cores are taken: nobody tunes against a single one. It takes some seconds, once.
+    `tilings.json` has it of the table that the model was made with: tools/measured_coverage.py writes it.
     """
-    tuned = [row for row in quoted_rows() if isinstance(row, MeasuredRow) and row.used_cores > 1]
-    noise = ranking_noise(rankings(compare_rows(tuned).cases))
-    # The quoted table is part of the package, and has problems with several tilings.
-    assert noise is not None
-    return noise
+    text = (files("ascendsim.validate") / "tilings.json").read_text(encoding="utf-8")
+    return Noise(**json.loads(text)["all"])
+
+
+def noise_text(found: Sequence[Ranking]) -> str:
+    """Return the file that `tuning_noise` reads: of all pairs, of near and of far ones."""
+    kinds = {name: noise and noise._asdict() for name, noise in noise_by_distance(found)}
+    return json.dumps(kinds, indent=1) + "\n"
+
+
+@default_arithmetic
+def noise_by_distance(found: Sequence[Ranking]) -> list[tuple[str, Noise | None]]:
+    """Return the error of ratios over all pairs, over the near and over the far ones, by name."""
+    pairs = [pair for ranking in found for pair in ranking.compared]
+    near, far = ([pair for pair in pairs if pair.near is wanted] for wanted in (True, False))
+    return [(name, ranking_noise(own)) for name, own in (("near", near), ("far", far), ("all", pairs))]

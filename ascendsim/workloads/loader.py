@@ -14,7 +14,7 @@ from ascendsim.workloads.records import GRADIENTS, Layer, Mask, Workload, merged
 _OWN = Path(__file__).parent
 _OPTIONS = {"stride", "padding", "dilation", "groups", "transposed", "output_padding"}
 _LAYER_KEYS = {"name", "input", "weight", "count", "bias", "mask"} | _OPTIONS
-_FILE_KEYS = {"name", "title", "source", "bias", "layers"}
+_FILE_KEYS = {"name", "title", "source", "bias", "batch", "layers"}
 
 
 def workload_names() -> tuple[str, ...]:
@@ -60,8 +60,10 @@ def _workload(data: Mapping[str, Any], where: str, stem: str) -> Workload:
     repeated = {layer.name for layer in layers if sum(layer.name == other.name for other in layers) > 1}
     if repeated:
         raise ConfigError(f"{where}: layer names must differ, but {', '.join(sorted(repeated))} is repeated")
-    name = str(data.get("name", stem))
-    return Workload(name, str(data.get("title", name)), str(data.get("source", where)), bias, layers)
+    name, batch = str(data.get("name", stem)), data.get("batch")
+    if batch is not None and (type(batch) is not int or batch < 1):
+        raise ConfigError(f"{where}: `batch` must be a positive whole number, not {batch!r}")
+    return Workload(name, str(data.get("title", name)), str(data.get("source", where)), bias, layers, batch)
 
 
 def _layer(row: object, where: str, bias: bool, index: int) -> Layer:
@@ -130,7 +132,8 @@ def read_onnx(path: Path) -> Workload:
     """Return the convolutions of a model, in the order of its graph, equal ones counted.
 
     Sizes    from the model's own, or inferred from its input's; its first axis is the batch, which may be
-             unknown. Weights are not read, so that a file without its external data will do
+             unknown: 1 is what exporters write of an example, and says nothing
+    Weights  are not read, so that a file without its external data will do
     Masks    as training asks: grad_input where something with weights comes before, grad_bias with a bias
     Raises   ConfigError for a missing library, a file that is no model, a model without convolutions, a size
              that is unknown, and padding by auto_pad or output_shape
@@ -158,7 +161,9 @@ def _onnx_workload(path: Path, graph: Any) -> Workload:
     if not layers:
         raise ConfigError(f"{path}: the model's graph has no Conv and no ConvTranspose")
     bias = any(layer.mask[2] for layer in layers)
-    return Workload(path.stem, printable(graph.name or path.stem), str(path), bias, merged(layers))
+    batch = next(sizes[node.input[0]][0] for node in graph.node if node.op_type in _CONVOLUTIONS)
+    title = printable(graph.name or path.stem)
+    return Workload(path.stem, title, str(path), bias, merged(layers), batch if batch > 1 else None)
 
 
 def _graph(path: Path) -> Any:

@@ -44,7 +44,8 @@ class Layer:
 class Workload:
     """A network: its convolutions in the order of the forward pass, and where the shapes come from.
 
-    `bias` says whether its convolutions have one, unless a layer says otherwise of itself.
+    `bias` says whether its convolutions have one, unless a layer says otherwise of itself; `batch` is the one
+    that its file names, if any.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Workload:
     source: str
     bias: bool
     layers: tuple[Layer, ...]
+    batch: int | None = None
 
     def layer(self, name: str) -> Layer:
         """Return one layer by name.

@@ -13,7 +13,7 @@ import pytest
 
 from ascendsim import ConvProblem
 from ascendsim.cli import main
-from ascendsim.cli.run import _work
+from ascendsim.cli.run import WARM_NOTE, _work
 from ascendsim.profile import list_products, load_profile
 from ascendsim.progress import busy, progress
 
@@ -138,12 +138,19 @@ def test_the_bits_depend_on_the_accumulation_model(record):
     assert one["gradients"][0]["sha256"] != other["gradients"][0]["sha256"]
 
 
-def test_l2_is_warm_unless_it_is_asked_to_be_cold(record):
-    usual, warm, cold = (
-        record(*CYCLES, *words) for words in ((), *(("--l2-start", s) for s in ("warm", "cold")))
-    )
-    assert usual["products"] == warm["products"]
-    assert [made["problem"]["L2"] for made in (usual, warm, cold)] == ["warm", "warm", "cold"]
+def test_l2_is_as_a_step_leaves_it_unless_something_else_is_asked(record):
+    starts = ("step", " grad_output", "warm", "cold")
+    usual, *others = (record(*CYCLES, *words) for words in ((), *(("--l2-start", s) for s in starts)))
+    step, named, warm, cold = others
+    assert usual["products"] == step["products"]
+    assert usual["products"][0]["cycles"] == named["products"][0]["cycles"]
+    found = [made["problem"]["L2"] for made in (usual, *others)]
+    assert found == ["step", "step", "grad_output", "warm", "cold"]
+    # A line says what that costs.
+    assert usual["products"][0]["time_us"] > warm["products"][0]["time_us"]
+    line = WARM_NOTE.format(warm["products"][0]["time_us"])
+    said = [sum(note.endswith(line) for note in made["products"][0]["notes"]) for made in (usual, *others)]
+    assert said == [1, 1, 1, 0, 1]
     assert any(note.startswith("L2 is cold") for note in cold["products"][0]["notes"])
     # The tensors are far smaller than L2: warm kernels read nothing from main memory, cold ones all of it.
     # MemSet reads nothing at all.
@@ -173,6 +180,9 @@ def test_a_network_can_begin_cold_too(record, tmp_path):
     warm, cold = (record("--workload", str(file), "--l2-start", start) for start in ("warm", "cold"))
     assert cold["products"][0]["cycles"] > warm["products"][0]["cycles"]
     assert cold["problem"]["L2"] == "cold"
+    line = WARM_NOTE.capitalize().format(warm["products"][0]["time_us"])
+    assert line in cold["products"][0]["notes"]
+    assert line not in warm["products"][0]["notes"]
 
 
 def test_a_legal_order_by_seed_gives_the_same_bits(record):

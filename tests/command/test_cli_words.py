@@ -229,12 +229,15 @@ def test_ways_to_say_what_to_run_do_not_mix(words, says):
 
 
 def test_the_settings_name_what_was_asked():
-    arguments = SimpleNamespace(cube_math_type=3, l2_start="cold", schedule=None, tiling=None)
+    arguments = SimpleNamespace(
+        cube_math_type=3, l2_start="cold", layout="NC1HWC0", schedule=None, tiling=None
+    )
     assert settings((True, False, True), ("float16", "float32", "float16"), arguments) == {
         "dtype": "float16 float32 float16",
         "cube_math_type": 3,
         "gradients": "grad_input grad_bias",
         "L2": "cold",
+        "layout": "NC1HWC0",
     }
     assert GRADIENTS == ("grad_input", "grad_weight", "grad_bias")
 

@@ -18,21 +18,30 @@ from ascendsim.report.page.charts import svg
 from ascendsim.studies.codesign import study_codesign
 from ascendsim.studies.engine.point import StudyPoint
 from ascendsim.studies.engine.run import Budget, Engine, Store, calls_table
+from ascendsim.studies.hardware.figures import enlargings
 from ascendsim.studies.hardware.gains import study_hardware
-from ascendsim.studies.hardware.plans import enlargings
 from ascendsim.studies.hardware.records import DesignQuestion, Question, StudiedLayer
 from ascendsim.studies.identify import folder as probe_folder
 from ascendsim.studies.identify import vectors as probes
 from ascendsim.studies.modes.choice import Axes, ConvCase, PrecisionQuestion, SyntheticTensors
 from ascendsim.studies.modes.measure import PrecisionPoint, answer, case_errors, study_precision
-from ascendsim.studies.sweep import float64_references, interval, judge
+from ascendsim.studies.sweep import Sweep, float64_references, judge
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.study import set_beside, study_tiling
 from ascendsim.studies.tuning.tune import INDEX, export, exported_plans
+from ascendsim.studies.uncertainty import intervals
+from ascendsim.validate.calibrate import calibrate, calibrated_toml
 from ascendsim.validate.compare import grouped, pipe_errors, reached, slices, summarise
 from ascendsim.validate.coverage import MeasuredPlan, measured_times, ranked_anew
 from ascendsim.validate.msprof import read_msprof
-from ascendsim.validate.run import compare_rows, quoted_rows, ranking_noise, rankings
+from ascendsim.validate.run import (
+    compare_rows,
+    noise_by_distance,
+    quoted_rows,
+    ranking_noise,
+    rankings,
+    tuning_noise,
+)
 from ascendsim.validate.schema import MeasuredRow, read_rows
 from tests.helpers.guarded_calls import PROBLEM, PRODUCT, STORED, TENSORS, each, in_folder
 
@@ -170,7 +179,7 @@ def tuned(folder):
 
 def swept():
     """Say between what a call lies."""
-    found = interval(PRODUCT, _call)
+    (found,) = intervals([Sweep.of(PRODUCT, _call)])
     return found, [(effect.span_us, effect.changes, effect.largest_change) for effect in found.effects]
 
 
@@ -185,8 +194,8 @@ def modes():
         "a", PROBLEM, (True, True, True), 1, "long-tailed", SyntheticTensors(PROBLEM, "long-tailed", 0)
     )
     errors = case_errors(answer(PrecisionPoint(axes, case)).text)
-    study = study_precision(PrecisionQuestion("a", axes, (case,), 0.01), Engine(Store(), 1), Budget())
-    return errors, study.rows, study.cheapest, study.nearest
+    study = study_precision(PrecisionQuestion("a", axes, (case,)), Engine(Store(), 1), Budget())
+    return errors, study.rows, study.best, study.nearest
 
 
 def judged(scale):
@@ -231,9 +240,22 @@ def compared():
         slices(found.cases),
         pipe_errors(found.cases),
         ranked,
-        ranking_noise(ranked),
+        noise_by_distance(ranked),
+        [ranking_noise(ranking.compared) for ranking in ranked],
+        tuning_noise(),
     )
     return found.cases, errors, summarise(found.cases), reached(found.cases), groups
+
+
+def calibrated():
+    """Fit figures on three copies."""
+    sizes = {"a": (4096, 236.0), "b": (16384, 306.0), "c": (65536, 590.0)}
+    moves = [
+        MeasuredRow(name, PRODUCT, "move", path="GM_L1", bytes=size, measured_cycles=cycles)
+        for name, (size, cycles) in sizes.items()
+    ]
+    found = calibrate(moves, PRODUCT)
+    return found, found.error("left_out"), calibrated_toml(found, PRODUCT, "rows.csv", "0")
 
 
 def read(folder):
@@ -268,7 +290,7 @@ def reported():
     result = ascendsim.estimate(PROBLEM, product=profile)
     document = run_document("a layer", {}, [CallReport(result, profile)], [])
     [product] = document["products"]
-    return product, svg(roofline_picture(points_of(product), roof_of(product, profile)).chart)
+    return product, svg(roofline_picture(points_of(product, profile), roof_of(product, profile)).chart)
 
 
 QUOTED = Path(str(files("ascendsim.validate") / "quoted.csv"))
@@ -282,14 +304,14 @@ STUDIES = {
     "studies.codesign.study_codesign": [codesign],
     "studies.engine.run.Engine": [points],
     "studies.engine.run.calls_table": [points],
-    "studies.hardware.plans.enlargings": [lambda: enlargings(ascendsim.load_profile(PRODUCT))],
+    "studies.hardware.figures.enlargings": [lambda: enlargings(ascendsim.load_profile(PRODUCT))],
     "studies.hardware.gains.study_hardware": [hardware],
     **{
         f"studies.identify.folder.{name}": [PROBED]
         for name in ("read_outputs", "write_outputs", "write_probe")
     },
     "studies.identify.vectors.simulated": [PROBED],
-    "studies.sweep.interval": [swept],
+    "studies.uncertainty.intervals": [swept],
     "studies.modes.choice.SyntheticTensors": [modes],
     "studies.modes.measure.study_precision": [modes],
     "studies.modes.choice.PrecisionStudy": [modes],
@@ -301,12 +323,14 @@ STUDIES = {
     "studies.tuning.study.study_tiling": [TUNED],
     **{f"validate.compare.{name}": [compared] for name in ("MeasuredCase", "grouped", "summarise")},
     **{f"validate.compare.{name}": [compared] for name in ("pipe_errors", "slices")},
+    **{f"validate.calibrate.{name}": [calibrated] for name in ("calibrate", "calibrated_toml")},
     "validate.msprof.read_msprof": [READ],
     "validate.coverage.MeasuredPlan": [ranked],
     "validate.coverage.measured_times": [READ],
     "validate.coverage.ranked_anew": [ranked],
     "validate.run.quoted_rows": [READ],
-    **{f"validate.run.{name}": [compared] for name in ("ranking_noise", "rankings")},
+    **{f"validate.run.{name}": [compared] for name in ("noise_by_distance", "rankings")},
+    "validate.run.tuning_noise": [compared],
     "validate.schema.read_rows": [READ],
     "validate.run.compare_rows": [compared],
     "validate.compare.reached": [compared],
@@ -444,20 +468,24 @@ NOT_CALLED = {
         studies.arithmetic.math: Attribution Judged Math as_dot as_text reduction_tree
         studies.engine.point: StudyPoint code_version
         studies.engine.run: Budget require_answer Store
-        studies.hardware.records: Design DesignAnswer DesignQuestion LayerGain Gain HardwareAnswer
+        studies.hardware.records: Design DesignAnswer DesignQuestion Doubt LayerGain Gain HardwareAnswer
             Question StudiedLayer
         studies.identify.records: Agreeing Identification
-        studies.modes.choice: ConvCase ModeSummary Axes PrecisionQuestion
-        studies.modes.records: CaseErrors FormatShare
+        studies.modes.choice: ConvCase ModeSummary Axes PrecisionQuestion Worst
+            part_of
+        studies.modes.records: CaseErrors FormatShare GradientError PassLimits
         studies.records: StudyAnswer FigureEffect Interval JudgedGradient
+        studies.verdicts: GainVerdict condition_words
         studies.table: Table form microseconds numbers percent require_table_name saving share
             text_table us words
-        studies.sweep: sweep_size
-        studies.tuning.records: Beside BufferUse Course CyclesPart Started TilingAnswer TilingQuestion
-            Trial StartCycles
+        studies.sweep: Sweep
+        studies.uncertainty: interval_size
+        studies.tuning.records: Beside BufferUse Course CyclesPart ReachedTime Started TilingAnswer
+            TilingQuestion Trial StartCycles
         studies.tuning.tune: Tuner point_of
         torch.passes: Setting
         validate.ablation: Ablation
+        validate.calibrate: Calibration
         validate.compare: Group Summary
         validate.coverage: Coverage comparison_line known_coverage MeasuredRanking
         validate.run: Ranking Validation
@@ -476,6 +504,7 @@ NOT_CALLED = {
         profile.files: is_file_name configs_directory
         torch.network: read_network
         torch.dispatch: record
+        validate.schema: read_lines
     """,
     "an instruction, or compiled code, which runs under the guard of what runs it": """
         native.function: Native
@@ -496,7 +525,6 @@ NOT_CALLED = {
     "takes seconds; what it computes with is looked at below": """
         precision: identify
         studies.identify.judge: identify_outputs
-        validate.run: tuning_noise
     """,
 }
 

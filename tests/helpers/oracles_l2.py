@@ -20,9 +20,9 @@ from ascendsim.timing.times import CostBook, PricedProgram
 # L2 as a stack: the bytes accessed last lie on top, and what lies deeper than the capacity has gone.
 # -------------------------------------------------------------------------------------------------------
 
-# What L2 holds between kernels: name of the tensor -> bytes that are resident, and how many of them are
-# dirty.
-L2State = Mapping[str, tuple[int, int]]
+# What L2 holds between kernels: name of the tensor -> bytes that are resident, how many of them are dirty,
+# and a 1 behind these where they are spread evenly.
+L2State = Mapping[str, tuple[int, ...]]
 
 
 class Residency:
@@ -67,8 +67,9 @@ class Stack:
 
     def take(self, state: L2State) -> None:
         """Begin with what another kernel has left."""
-        for tensor, (resident, dirty) in state.items():
+        for tensor, (resident, dirty, *even) in state.items():
             residency = self._before[tensor] = Residency(tensor, resident)
+            self._even.update([tensor] * bool(even))
             residency.resident, residency.dirty = resident, dirty
             self._used += resident
         # The other kernel may have run with a larger L2; what leaves here is no traffic of this kernel.
@@ -78,7 +79,11 @@ class Stack:
     def left(self) -> L2State:
         """Return how much of each tensor is here, and how much of that is dirty."""
         self.begin()
-        return {name: (kept.resident, kept.dirty) for name, kept in self._before.items() if kept.resident}
+        return {
+            name: (kept.resident, kept.dirty, *[1] * (name in self._even))
+            for name, kept in self._before.items()
+            if kept.resident
+        }
 
     def begin(self) -> None:
         """Begin a phase: keep of every tensor only how much of it is here."""
@@ -522,7 +527,7 @@ def account_of(
     read = stack.read_bytes + round(again)
     memory = read + stack.written_bytes
     by_memory = {"memory": memory, "memory_read": read, "memory_write": stack.written_bytes}
-    return L2Account(outcomes, moved | by_memory)
+    return L2Account(outcomes, moved | by_memory, None if isinstance(l2_start, str) else stack.left())
 
 
 def _begun(phases: Sequence[PhaseAccesses], kernel: Kernel, profile: Profile, l2_start: Start) -> Stack:

@@ -84,7 +84,7 @@ def made_up_interval():
         FigureEffect("paths.GM_L1.bytes_per_cycle", 64, 32, 128, 4.16, 5.16, 3.66),
         FigureEffect("sync.flag_cycles", 10, 0, 10, 4.16, 4.06, 4.16),
     )
-    return Interval(3, 3.56, 5.16, 120, 210, effects)
+    return Interval(3, 4.16, 3.56, 5.16, 120, 210, effects)
 
 
 # -------------------------------------------------------------------------------------------------------
@@ -107,6 +107,7 @@ KERNEL = {
     "cubes_used": 2,
     "cube_utilisation": 0.5,
     "busy": {"S": 0.001, "MTE2": 0.25, "M": 0.5},
+    "op_type": "Conv2DBackpropInput",
     "engine": "compiled",
     "bound_by": "M",
     "occupation": {
@@ -121,6 +122,7 @@ KERNEL = {
 }
 CAST = KERNEL | {
     "name": "cast",
+    "op_type": "Cast",
     "plan": None,
     "macs": 0,
     "cubes_used": 0,

@@ -8,8 +8,9 @@ import pytest
 
 from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.results import KernelResult, Retimed
-from ascendsim.profile import Profile, list_products, load_profile, profile_from_tree
+from ascendsim.profile import Figure, Profile, list_products, load_profile, profile_from_tree
 from ascendsim.profile.memory import LinkFigures
 from ascendsim.program.instruction import Cost, Derived, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
@@ -412,25 +413,35 @@ def hand_kernel(phases=PHASES, cycles=100, name="grad_weight", time_us=1.1):
 # --- A product of a few figures, and a call that is a formula of them, for studies reckoned by hand. ---
 
 
-def made_up_call(monkeypatch, figures, time):
+PLAN = Plan("dgrad", Tiling(16, 16, 16), chosen_by="product", rule="a public one")
+
+
+def made_up_call(monkeypatch, figures, time, sources=()):
     """Return a call for studies, and the overrides and plans that it was asked for.
 
     `figures` are (value, range) by name; `time` makes microseconds of their values. Cycles are tenths of a
-    microsecond. The call has one cube kernel, whose plan is "plan".
+    microsecond. The call has one cube kernel, whose plan is `PLAN`. Each figure has a source of its own,
+    unless `sources` says otherwise.
     """
-    assumed = {path: SimpleNamespace(value=value, range=ends) for path, (value, ends) in figures.items()}
+    known = {
+        path: Figure(value, dict(sources).get(path, f"source of {path}"), "measured", ends)
+        for path, (value, ends) in figures.items()
+    }
     asked = []
 
     def load(_, overrides=None):
         values = {path: value for path, (value, _) in figures.items()} | (overrides or {})
-        return SimpleNamespace(values=values, overrides=overrides, assumed=lambda: assumed)
+        return SimpleNamespace(values=values, overrides=overrides, figures=known)
 
     def call(profile, plans):
         asked.append((profile.overrides, plans))
         time_us = time(**profile.values)
-        return SimpleNamespace(time_us=time_us, cycles=round(10 * time_us), plans={"grad_input": "plan"})
+        return SimpleNamespace(
+            time_us=time_us, cycles=round(10 * time_us), plans={"grad_input": PLAN}, kernels=()
+        )
 
-    monkeypatch.setattr("ascendsim.studies.sweep.load_profile", load)
+    for module in ("sweep", "uncertainty"):
+        monkeypatch.setattr(f"ascendsim.studies.{module}.load_profile", load)
     return call, asked
 
 

@@ -26,8 +26,6 @@ from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
 from ascendsim.profile import list_products, load_profile
 from ascendsim.studies.identify import judge
 from ascendsim.studies.identify.vectors import ProbeCase
-from ascendsim.validate import run as quoted
-from ascendsim.validate.run import Noise, compare_rows
 from tests.helpers.format_samples import MODES, mode, modes_set
 from tests.helpers.guarded_calls import CALLS, LAYER, PROBLEM, PRODUCT, SUBNORMAL, TINY, USUAL, backward, told
 from tests.helpers.guarded_exports import STUDIES, TORCH, exported, leaves, not_called, shown
@@ -92,7 +90,7 @@ STEADY = {
 FRESH = ("up", "ftz and daz")
 LONG = {
     *("studies.codesign.study_codesign", "studies.hardware.gains.study_hardware"),
-    *("studies.identify.folder.read_outputs", "studies.sweep.interval", "studies.tuning.tune.export"),
+    *("studies.identify.folder.read_outputs", "studies.uncertainty.intervals", "studies.tuning.tune.export"),
 }
 
 
@@ -221,14 +219,9 @@ def test_what_takes_seconds_begins_under_the_default(set_by_caller, monkeypatch,
     monkeypatch.setattr(
         precision, "read_outputs", lambda _: words.append(modes_set()) or {ProbeCase("a", "float16"): 0}
     )
-    monkeypatch.setattr(quoted, "compare_rows", lambda _: words.append(modes_set()) or compare_rows([]))
-    monkeypatch.setattr(quoted, "ranking_noise", lambda _: Noise(1, 0.1, 0.1))
     precision.identify(tmp_path)
     judge.identify_outputs({ProbeCase("a", "float16"): 0})
-    quoted.tuning_noise.cache_clear()
-    quoted.tuning_noise()
-    quoted.tuning_noise.cache_clear()
-    assert words == [DEFAULT] * 4
+    assert words == [DEFAULT] * 3
     assert modes_set() == set_by_caller
 
 

@@ -104,6 +104,7 @@ MAY_IMPORT = {
     | {
         "files",
         "native",
+        "parallel",
         "timing",
         "ops/convolution_backward",
         "ops/matmul",
@@ -128,6 +129,7 @@ MAY_IMPORT = {
     | {
         "files",
         "native",
+        "ops/options",
         "ops/plan",
         "ops/schedules",
         "ops/tiling",
@@ -152,6 +154,7 @@ HOMES = {
     "distributed": {"studies"},
     "optuna": {"studies"},
     "pyarrow": {"studies"},
+    "scipy": {"validate"},
     "jinja2": {"report"},
     "shtab": {"cli"},
     "pydantic": set(),
@@ -256,6 +259,7 @@ RECORDS = {
     "studies/records.py",
     "studies/table.py",
     "studies/tuning/records.py",
+    "studies/verdicts.py",
     "timing/critical_path.py",
     "timing/timeline.py",
     "timing/times.py",

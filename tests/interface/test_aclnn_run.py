@@ -432,6 +432,7 @@ OPTIONS = [
     {"engine": "simpy"},
     {"engine": "compiled"},
     {"fixpipe": "c-api-pages"},
+    {"layout": "NC1HWC0"},
     {"order": 3},
     {"most_instructions": 10**6},
 ]

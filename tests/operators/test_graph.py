@@ -241,6 +241,7 @@ OTHERS = {
     "another view": (replace(call_of(SMALL), views={"input": View(SMALL.input, (1, 42, 1, 7))}), BOTH),
     "another page on Fixpipe": (replace(call_of(SMALL), fixpipe="c-api-pages"), BOTH),
     "another way out": (replace(call_of(SMALL), direct_outputs=True), BOTH),
+    "packed tensors": (replace(call_of(SMALL), packed=True), BOTH),
 }
 
 

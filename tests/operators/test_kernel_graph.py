@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ascendsim import ConvProblem, Tiling, convolution_backward, estimate
+from ascendsim import ConfigError, ConvProblem, Tiling, convolution_backward, estimate
 from ascendsim.ops.lowering.kernels import grad_input_type, grad_weight_type
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.running import execute
@@ -266,6 +266,37 @@ def test_a_copy_of_a_strided_input_is_called_contiguous():
     made = convolution_backward(grad_output, wide[..., ::2], weight, *attributes, product="910_95")
     assert [kernel.kernel.op_type for kernel in made.kernels] == ["Contiguous", WEIGHT_V2, CAST]
     assert "Contiguous" not in made.notes
+
+
+GROUPED = ConvProblem((2, 48, 9, 9), (48, 1, 3, 3), 1, 1, groups=48)
+TRANSPOSED = ConvProblem((2, 16, 9, 9), (16, 8, 3, 3), 2, 1, transposed=True)
+
+
+@pytest.mark.parametrize("product", ["910B", "310P", "910_95"])
+@pytest.mark.parametrize("problem", [FLAT, GROUPED, TRANSPOSED], ids=["plain", "groups", "transposed"])
+def test_packed_tensors_need_no_change_of_layout_and_give_the_same_bits(problem, product):
+    pick = np.random.default_rng(3)
+    shapes = problem.grad_output, problem.input, problem.weight
+    tensors = [pick.standard_normal(shape).astype(np.float16) for shape in shapes]
+    attributes = problem.stride, problem.padding, problem.dilation, problem.transposed
+    asked = None, *attributes, problem.output_padding, problem.groups, (True, True, False), 0
+    plain, packed = (
+        convolution_backward(*tensors, *asked, product=product, layout=layout)
+        for layout in ("NCHW", "NC1HWC0")
+    )
+    assert CHANGE not in [kernel.kernel.op_type for kernel in packed.kernels]
+    assert packed.time_us < plain.time_us if product != "910_95" else packed.time_us == plain.time_us
+    for name in ("grad_input", "grad_weight"):
+        assert getattr(packed, name).tobytes() == getattr(plain, name).tobytes()
+    assert any("NC1HWC0" in note for note in packed.notes)
+
+
+def test_what_a_layout_cannot_be_is_refused():
+    with pytest.raises(ConfigError, match="layout is 'NHWC'; it must be one of NCHW, NC1HWC0"):
+        estimate(FLAT, layout="NHWC")
+    steps = {"input": (1440, 1, 160, 20)}
+    with pytest.raises(ConfigError, match="whose tensors have no strides"):
+        estimate(FLAT, layout="NC1HWC0", strides=steps)
 
 
 # --- Does a result say where the product's operator would compute other bits than ours? ----------------

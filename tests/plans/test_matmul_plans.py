@@ -206,8 +206,8 @@ def test_a_plan_brings_operands_into_fractals_whose_rows_are_no_whole_pieces_of_
         (40, 160, 70, True, True),
         (520, 32, 32, False, False),
         # On the 910B vector cores bring both into fractals before.
-        (140, 300, 296, False, False),
-        (296, 300, 140, True, True),
+        (40, 300, 72, False, False),
+        (72, 300, 40, True, True),
     ],
 )
 def test_an_operators_plan_makes_the_ordered_sum_in_any_order_of_execution(m, k, n, turn_a, turn_b, product):

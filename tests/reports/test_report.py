@@ -25,7 +25,7 @@ from ascendsim.report.tables import (
     time_table,
     value,
 )
-from ascendsim.report.words import common_lines, overhead_line, special_lines, standards_line
+from ascendsim.report.words import common_lines, special_lines, standards_line
 from ascendsim.studies.table import percent
 from tests.helpers.report_samples import entered_kernel, summarised, timed_kernel, timed_run
 from tests.helpers.toy_machines import Fake, FakeProfile, kernel, program, toy_split
@@ -119,7 +119,7 @@ def test_the_page_shows_the_waits_and_the_critical_path(document):
 
 def test_the_time_table_sums_the_call(document):
     table = time_table(document["products"][0])
-    assert table.headings[:7] == ("kernel", "cycles", "launch us", "entry us", "core us", "us", "share")
+    assert table.headings[:7] == ("kernel", "cycles", "launch", "entry", "core", "us", "share")
     assert table.rows[0] == ("grad_weight", "80", "2.00", "0.00", "0.08", "2.08", "50%", "2", "<1%")
     assert table.rows[-1] == ("all kernels", "160", "4.00", "0.00", "0.16", "4.16", "", "", "")
 
@@ -149,20 +149,15 @@ def test_the_entry_is_no_pipes(profile):
     assert table.rows == (("fake", "20%", "50%", "30%", "2%", "M"),)
 
 
-def test_products_are_compared_by_their_whole_time_and_by_that_of_their_cores(run):
+def test_products_are_set_side_by_side_with_what_differs(run):
     product = run_document("t", {}, [run], [])["products"][0]
-    # 4.16 us of which 4 are launch; with a launch of 1 it is 1.16: 3.59 times as fast by the whole time.
-    other = product | {"launch_us": 1.0, "time_us": 1.16}
-    table = products_table([product, other])
-    assert table.headings == ("product", "cycles", "launch", "entry", "core", "us", "speed", "core speed")
-    assert table.rows[0][2:] == ("4.00", "0.00", "0.16", "4.16", "1.00", "1.00")
-    assert table.rows[1][2:] == ("1.00", "0.00", "0.16", "1.16", "3.59", "1.00")
-    table = products_table([product, other | {"accumulation": "seq:RNE"}])
+    # 4.16 us of which 4 are launch, in two kernels that multiply.
+    table = products_table([product, product])
+    assert table.headings == ("product", "cycles", "launch", "entry", "core", "layout", "others", "us")
+    assert table.rows[0][2:] == ("4.00", "0.00", "0.16", "0.00", "0.00", "4.16")
+    table = products_table([product, product | {"accumulation": "seq:RNE"}])
     assert table.headings[:3] == ("product", "accumulation", "cycles")
     assert [row[1] for row in table.rows] == ["block:16:RNE", "seq:RNE"]
-    assert "Launch and entry are 86% to 96% of these times" in overhead_line([product, other])
-    assert "are 96% of these times" in overhead_line([product])
-    assert overhead_line([product | {"time_us": 0.0}]) == ""
 
 
 def test_plain_values_are_what_json_can_hold():
@@ -235,7 +230,7 @@ def test_the_standards_are_named_with_what_they_ask():
 def test_a_network_adds_up(tmp_path, timed, profile):
     estimate = Estimate("toy", "toy_split", "float16", "block:16:RNE", (timed,), ("a note",))
     layers = [layer_entry("a", 3, estimate, profile), layer_entry("b", 1, estimate, profile)]
-    document = network_document("net", {}, [(profile, layers)], [])
+    document = network_document("net", {}, [(profile, layers)], [], [[]])
     product = document["products"][0]
     assert product["cycles"] == 4 * 80
     assert product["time_us"] == pytest.approx(4 * 2.08)
@@ -254,7 +249,7 @@ def test_a_note_of_some_layers_names_them(timed, profile):
         return layer_entry(name, 1, Estimate("t", "t", "float16", "seq:RNE", (timed,), notes), profile)
 
     layers = [made("a", "of all", "ours"), made("b", "of all", "theirs"), made("c", "theirs", "of all")]
-    product = network_document("net", {}, [(profile, layers)], [], ["of the network"])["products"][0]
+    product = network_document("net", {}, [(profile, layers)], [], [["of the network"]])["products"][0]
     # "theirs" is true of two of three, so that who it is not true of is shorter to say.
     expected = ["of the network", "of all", "a: ours", "All layers but a: theirs"]
     assert product["notes"] == expected
@@ -265,8 +260,7 @@ def test_notes_are_said_once_with_the_products_they_are_of(run):
     first, second = run_document("t", {}, [run, run], [])["products"]
     second |= {"variant": "other", "notes": ["nothing is real", "but this"]}
     assert common_lines([first, second]) == [
-        "Arithmetic: float16 in the cube, accumulation model block:16:RNE; "
-        "instructions executed in program order.",
+        "Arithmetic: float16 in the cube, accumulation model block:16:RNE; executed in program order.",
         "Note: nothing is real",
         "Note on toy_split: one core in two",
         "Note on other: but this",

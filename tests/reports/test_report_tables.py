@@ -2,6 +2,7 @@
 
 import pytest
 
+from ascendsim.ops.options.call import ROWS_NOTE
 from ascendsim.report.overview import product_table, products_table
 from ascendsim.report.tables import (
     CALL,
@@ -14,6 +15,7 @@ from ascendsim.report.tables import (
     definitions,
     gradient_table,
     layer_table,
+    like_terms,
     occupation_table,
     size,
     time_table,
@@ -22,13 +24,16 @@ from ascendsim.report.tables import (
 from ascendsim.report.tables import GRADIENT as GRADIENT_COLUMNS
 from ascendsim.report.tables import KERNEL as KERNEL_COLUMNS
 from ascendsim.report.words import (
+    ROWS,
     arithmetic_line,
     closing_lines,
+    common_lines,
     figures_line,
     interval_line,
     order_words,
     problem_line,
     product_line,
+    terms_line,
 )
 from ascendsim.studies.table import microseconds, percent
 from tests.helpers.report_samples import CAST, GRADIENT, KERNEL, NETWORK, PRODUCT, VERDICTS
@@ -153,10 +158,45 @@ def test_a_layer_without_a_kernel_of_others_has_a_dash():
     assert table.total
 
 
-def test_a_call_of_no_time_has_no_speed():
-    nothing = PRODUCT | {"time_us": 0.0, "core_us": 0.0}
-    assert products_table([PRODUCT, nothing]).rows[1][-2:] == ("", "")
-    assert products_table([nothing, PRODUCT]).rows[1][-2:] == ("0.00", "0.00")
+TRANSDATA = CAST | {"name": "transdata_input", "op_type": "TransData"}
+
+
+def test_layout_changes_and_casts_stand_apart_from_what_multiplies():
+    # Each kernel takes 3 us, of which the launch is 1 and the entry 0.5; three change layouts, one casts.
+    many = PRODUCT | {"kernels": [KERNEL, *[TRANSDATA] * 3, CAST], "time_us": 15.0}
+    terms = {"launch": 1.0, "entry": 0.5, "core": 1.5, "layout": 9.0, "others": 3.0}
+    assert like_terms(many) == terms
+    assert sum(terms.values()) == many["time_us"]
+    # In a network each layer counts as often as it is there.
+    assert like_terms(NETWORK)["core"] == 4 * 1.5
+    assert like_terms(NETWORK)["others"] == 3 * 3.0
+    # The same core under five times the time: unlike is not compared with like.
+    table = products_table([PRODUCT, many])
+    at = table.headings.index("core")
+    assert [row[at : at + 2] for row in table.rows] == [("1.50", "0.00"), ("1.50", "9.00")]
+    assert "speed" not in " ".join(table.headings)
+
+
+def test_the_note_on_rows_is_left_out_where_the_line_below_the_products_says_it():
+    rows = PRODUCT | {"notes": [ROWS_NOTE, "of one"]}
+    many = PRODUCT | {"variant": "toy2", "kernels": [KERNEL, TRANSDATA]}
+    assert [line for line in common_lines([rows, many]) if ROWS in line]
+    short = common_lines([rows, many], details=False)
+    assert short == [arithmetic_line(PRODUCT), "Note on toy1: of one"]
+    # Of one product, and where all change layouts or none, a note is a note.
+    assert [line for line in common_lines([rows], details=False) if ROWS in line]
+    assert common_lines([rows, rows], details=False) == [arithmetic_line(PRODUCT)]
+
+
+def test_who_changes_no_layouts_is_named_with_what_to_compare():
+    many = PRODUCT | {"variant": "toy2", "kernels": [KERNEL, TRANSDATA]}
+    line = terms_line([PRODUCT, many])
+    assert line.startswith(
+        "In like terms compare core, or ask for --layout NC1HWC0: toy1 runs no kernel that"
+    )
+    three = [PRODUCT, PRODUCT | {"variant": "toy3"}, many]
+    assert "toy1 and toy3 run no kernel" in terms_line(three)
+    assert terms_line([PRODUCT, PRODUCT]) == terms_line([many, many]) == ""
 
 
 def test_variants_that_differ_in_nothing_shown_share_a_row():
@@ -244,7 +284,9 @@ def test_the_figures_are_counted():
 
 def test_an_interval_names_the_three_figures_that_move_most():
     line = interval_line(PRODUCT | {"interval": INTERVAL})
-    assert line.startswith("Interval: 2.50 to 1,234.50 us (900 to 12,345 cycles) if the 3 assumed numbers")
+    assert line.startswith(
+        "Interval: 2.50 to 1,234.50 us (900 to 12,345 cycles) if the 3 numbers with a range"
+    )
     # The call takes 3 us: 2.5 and 3.25 are half less and a quarter more.
     assert "most is moved by one (-0.50 to +0.25), two (-0.50 to +0.25), three (-0.50 to +0.25)." in line
     assert "four" not in line

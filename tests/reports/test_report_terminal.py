@@ -17,10 +17,10 @@ from ascendsim.ops.results import Estimate, result_html
 from ascendsim.profile import Figure, ShippedProduct
 from ascendsim.report.answers import print_answers
 from ascendsim.report.document import profile_entry, variant_entry
+from ascendsim.report.headline import Span, figure_words, groups_apart, headline
 from ascendsim.report.markdown import page
 from ascendsim.report.overview import (
     errors_table,
-    headline,
     kernels_table,
     layers_table,
     network_table,
@@ -37,6 +37,8 @@ from ascendsim.report.terminal import (
     print_text,
 )
 from ascendsim.report.words import closing_of_all
+from ascendsim.studies.records import MODEL
+from ascendsim.studies.records import PLAN as PLAN_RISK
 from ascendsim.studies.table import text_table
 from tests.helpers.report_samples import (
     CAST,
@@ -106,7 +108,9 @@ def test_no_word_of_a_random_table_is_cut_off(seed, width):
     rows = tuple(tuple(cell(index) for index in range(columns)) for _ in range(3))
     table = text_table("", tuple(f"head{index}" for index in range(columns)), left, rows)
     shown = printed(lambda console: print_table(console, table), width=width, terminal=True).split()
-    assert {word for row in rows for words in row for word in words.split()} <= set(shown)
+    # Beside what names the rows there is half of the width, in which a longer word is folded.
+    every = {word for row in rows for words in row for word in words.split()}
+    assert {word for word in every if len(word) + 2 <= width // 2} <= set(shown)
 
 
 def test_numbers_are_never_cut_off_on_a_narrow_terminal():
@@ -119,13 +123,13 @@ def test_numbers_are_never_cut_off_on_a_narrow_terminal():
 
 
 def test_names_are_never_cut_off_on_a_narrow_terminal():
-    # 13 names of 8 letters and two blanks each want 130 columns; texts of words are broken between these.
+    # 13 names of 8 letters and two blanks each want 130 columns: two blocks, both with the first two.
     names, words = tuple(f"column{at:02}" for at in range(13)), "mapping interleaved, 128xallx144"
     table = text_table("", (*names, "text"), frozenset(range(14)), ((*names, words),))
     narrow = printed(lambda console: print_table(console, table), width=100, terminal=True)
-    assert all(narrow.count(name) == 2 for name in names)
+    assert [narrow.count(name) for name in names] == [4, 4, *[2] * 11]
     assert [narrow.count(word) for word in words.split()] == [1, 1, 1]
-    assert not any(words in line for line in narrow.splitlines())
+    assert max(map(len, narrow.splitlines())) <= 100
 
 
 def test_a_paragraph_breaks_at_blanks_alone():
@@ -260,17 +264,79 @@ OVERVIEW_JUDGED = PRODUCT | {"gradients": [GRADIENT]}
 def test_one_product_takes_so_long_and_is_busy_there():
     assert headline([PRODUCT]) == (
         "toy1 takes 3.00 us: launch 1.00, entry 0.50, cores 1.50. grad_input takes all of it; the busiest "
-        "of its pipes is M, 50% of its cycles."
+        "of its pipes is M, 50% of its cycles, the next MTE2, 25%."
     )
 
 
-def test_of_several_products_the_least_and_the_most_are_named():
+def with_interval(product, name, low, high, *figures):
+    return product | {"variant": name, "interval": {"low_us": low, "high_us": high, "dominant": figures}}
+
+
+def test_without_intervals_the_order_is_that_of_point_estimates_and_says_so():
     line = headline([SLOW, PRODUCT])
     assert line.startswith(
-        "toy1 takes the least, 3.00 us; toy2 the most, 6.00 us, 2.00 times as long. On toy1 "
+        "By point estimates alone, the fastest first: toy1 3.0 us, toy2 6.0 us; --interval"
     )
-    # Equal times have no most.
-    assert headline([PRODUCT, PRODUCT]).startswith("toy1 takes the least, 3.00 us. On toy1 grad_input")
+    assert "times as long" not in line
+    many = [PRODUCT | {"variant": f"toy{number}"} for number in range(9)]
+    assert "toy5 3.0 us and 3 more; " in headline(many)
+
+
+def test_products_whose_intervals_overlap_are_not_ordered():
+    fast = with_interval(PRODUCT, "a", 2.0, 4.0, "launch.per_core_us", "paths.GM_L1.turning_cycles")
+    wide = with_interval(SLOW, "b", 5.0, 427.0, "vector.tap_block_cycles")
+    line = headline([wide, fast, with_interval(SLOW, "c", 5.5, 7.0, "sync.flag_cycles")])
+    assert line.startswith(
+        "Fastest: a 3.0 us (2.0 .. 4.0; launch per core, GM_L1 turning). Then: b 6.0 us (5.0 .. 427; vector "
+        "tap block) and c 6.0 us (5.5 .. 7.0; sync flag) overlap and cannot be ordered: measuring "
+        "`vector.tap_block_cycles` of b would settle most. On a grad_input "
+    )
+    # What dominates may be no figure.
+    assert "a measured call on b would settle most" in headline([fast, with_interval(SLOW, "b", 3, 9, MODEL)])
+    assert "knowing b's own plan would settle" in headline([fast, with_interval(SLOW, "b", 3, 9, PLAN_RISK)])
+    # Two that are apart are said to be so, though a third hangs them together; it contests the first place.
+    three = [
+        with_interval(PRODUCT, "a", 2, 4),
+        with_interval(SLOW, "b", 3, 9, "x.y"),
+        with_interval(SLOW, "c", 5, 99),
+    ]
+    assert "and c 6.0 us (5.0 .. 99) overlap and cannot be ordered, but a before c: measuring `x.y` of b" in (
+        headline(three)
+    )
+    # Where all overlap nobody is the fastest.
+    line = headline([with_interval(wide, "b", 3.5, 427.0), fast])
+    assert line.startswith("a 3.0 us (2.0 .. 4.0; ")
+    assert "and b 6.0 us (3.5 .. 427) overlap and cannot be ordered" in line
+    assert "astest" not in line
+
+
+def test_groups_are_apart_and_what_is_in_one_hangs_together():
+    spans = [Span(name, low, low, high, ()) for name, low, high in (("d", 9, 10), ("a", 1, 4), ("c", 3, 8))]
+    spans += [Span("b", 2, 2, 3, ())]
+    groups = groups_apart(spans)
+    assert [[span.variant for span in group] for group in groups] == [["a", "b", "c"], ["d"]]
+    # By the definition: no two of different groups share a time; of 200 random sets.
+    for seed in range(200):
+        pick = random.Random(seed)
+        lows = [pick.uniform(0, 20) for _ in range(6)]
+        made = [Span(str(at), low, low, low + pick.uniform(0, 4), ()) for at, low in enumerate(lows)]
+        groups = groups_apart(made)
+        assert sorted(span for group in groups for span in group) == sorted(made)
+        for one, other in itertools.pairwise(groups):
+            assert max(span.high_us for span in one) < min(span.low_us for span in other)
+        for group in groups:
+            reached = {group[0]}
+            for _ in group:
+                reached |= {
+                    a for a in group for b in reached if a.low_us <= b.high_us and b.low_us <= a.high_us
+                }
+            assert reached == set(group)
+
+
+def test_a_figure_is_told_in_words():
+    assert figure_words("launch.per_core_us") == "launch per core"
+    assert figure_words("paths.GM_L1.transposing_bytes_per_cycle") == "GM_L1 transposing"
+    assert figure_words("alone") == "alone"
 
 
 def test_of_a_network_the_layer_with_the_largest_share_is_named():
@@ -283,7 +349,7 @@ def test_of_a_network_the_layer_with_the_largest_share_is_named():
 def test_a_call_of_no_kernels_has_a_sentence_too():
     nothing = PRODUCT | {"kernels": [], "time_us": 0.0, "launch_us": 0.0, "entry_us": 0.0, "core_us": 0.0}
     assert headline([nothing]).endswith("cores 0.00. No kernel runs.")
-    assert headline([nothing, nothing]) == "toy1 takes the least, 0.00 us. No kernel runs."
+    assert headline([nothing, nothing]).endswith("are apart. No kernel runs.")
 
 
 # The tables
@@ -292,9 +358,9 @@ def test_a_call_of_no_kernels_has_a_sentence_too():
 def test_a_kernel_has_the_pipe_that_is_busy_longest():
     table = kernels_table([PRODUCT | {"kernels": [KERNEL, CAST]}])
     assert table.headings == (
-        *("kernel", "cycles", "launch us", "entry us", "core us", "us", "share", "cores", "cube", "busiest"),
+        *("kernel", "cycles", "launch", "entry", "core", "us", "share", "cores", "cube", "busiest", "next"),
     )
-    assert [row[-1] for row in table.rows] == ["M 50%", "V 100%", ""]
+    assert [row[-2:] for row in table.rows] == [("M 50%", "MTE2 25%"), ("V 100%", ""), ("", "")]
     assert table.total
 
 
@@ -305,7 +371,7 @@ def test_products_of_one_clock_are_set_below_each_other_with_their_cycles():
     # Each product is named once, and what the products table says already, the sums, is left out.
     assert [row[:2] for row in table.rows] == [("toy1", "grad_input"), ("", "cast"), ("toy3", "grad_input")]
     assert not table.total
-    assert table.left == {0, 1, 10}
+    assert table.left == {0, 1, 10, 11}
     # One kernel alone has all of the time: it has the column for the sake of the others.
     assert {len(row) for row in table.rows} == {len(table.headings)}
     assert table.rows[2][table.headings.index("share")] == "100%"
@@ -316,7 +382,7 @@ def test_cycles_of_different_clocks_are_not_set_side_by_side():
     assert "cycles" not in table.headings
     assert "cycles" not in table.title
     assert table.rows[0][:3] == ("toy1", "grad_input", "1.00")
-    assert table.left == {0, 1, 8}
+    assert table.left == {0, 1, 8, 9}
     assert "cycles" not in products_table([PRODUCT, SLOW]).headings
     assert "cycles" in products_table([PRODUCT, PRODUCT]).headings
 
@@ -380,42 +446,48 @@ def test_layers_are_set_side_by_side():
 def test_the_answer_stands_before_the_tables_and_details_come_on_request():
     short = printed(print_document, document(PRODUCT, SLOW))
     order = [
-        "toy1 takes the least",
+        "By point estimates",
         "Products side by side",
         "Time of each kernel",
-        "Plans (",
-        "Figures that",
+        "Arithmetic:",
+        "launch: what",
     ]
     assert [short.index(words) for words in order] == sorted(short.index(words) for words in order)
     assert "with each pipe busy" not in short
+    assert "Plans (" not in short
+    assert "Figures that" not in short
     long = printed(
         lambda *given, **more: print_document(*given, details=True, **more), document(PRODUCT, SLOW)
     )
     assert long.count("with each pipe busy") == 2
+    assert long.count("Plans (") == long.count("Figures that") == 1
     assert "More with --details" in short
     assert "More with --details" not in long
 
 
-def test_five_products_with_gradients_fill_less_than_two_screens():
-    kernels = [KERNEL, KERNEL | {"name": "grad_weight"}, CAST]
+def test_five_products_with_gradients_fill_a_screen():
+    kernels = [KERNEL, KERNEL | {"name": "grad_weight"}, CAST, CAST]
     product = OVERVIEW_JUDGED | {
         "kernels": kernels,
         "gradients": [GRADIENT, GRADIENT],
         "evidence": "word " * 20,
     }
-    five = [product | {"variant": f"toy{number}"} for number in range(5)]
-    assert len(printed(print_document, document(*five)).splitlines()) < 100
+    figures = "vector.tap_block_cycles", "launch.per_core_us"
+    five = [with_interval(product, f"950PR_958{number}", 22.5, 389.5, *figures) for number in range(5)]
+    made = document(*five, measured_in_short="word " * 36)
+    lines = printed(print_document, made).splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 100
 
 
-def test_kernels_that_multiply_nothing_are_one_row_of_several_products():
-    # Two casts: 2 x 1000 cycles, 2 x 3 us, and 6 of 9 us are 67 %. No cores and no pipe are those of both.
+def test_of_several_products_the_kernels_of_the_cube_have_rows():
+    # What the others take stands in the products' table.
     three = PRODUCT | {"kernels": [CAST, KERNEL, CAST | {"name": "sum"}], "time_us": 9.0}
-    table = kernels_table([three, PRODUCT], short=True)
-    assert table.rows[1] == ("", "2 others", "2,000", "2.00", "1.00", "3.00", "6.00", "67%", "", "", "")
-    assert [row[1] for row in table.rows] == ["grad_input", "2 others", "grad_input"]
-    # One is not a sum, and goes by its own name.
-    alone = kernels_table([PRODUCT | {"kernels": [KERNEL, CAST]}, PRODUCT], short=True)
-    assert [row[1] for row in alone.rows] == ["grad_input", "cast", "grad_input"]
+    table = kernels_table([three, PRODUCT], cube=True)
+    assert [row[:2] for row in table.rows] == [("toy1", "grad_input"), ("toy1", "grad_input")]
+    # Where nothing multiplies, what there is.
+    table = kernels_table([PRODUCT | {"kernels": [CAST]}, PRODUCT], cube=True)
+    assert [row[1] for row in table.rows] == ["cast", "grad_input"]
 
 
 def test_kernels_that_multiply_nothing_are_one_column_of_a_network():
@@ -436,22 +508,29 @@ def test_kernels_that_multiply_nothing_are_one_column_of_a_network():
 
 
 def test_details_have_every_kernel_and_what_moves_each_product():
-    interval = {"shortest_us": 2.0, "longest_us": 4.0, "least_cycles": 1, "most_cycles": 2, "figures": 1}
+    joined = {"low_us": 2.0, "high_us": 4.0, "dominant": ["launch.per_core_us"]}
+    interval = joined | {
+        "shortest_us": 2.0,
+        "longest_us": 4.0,
+        "least_cycles": 1,
+        "most_cycles": 2,
+        "figures": 1,
+    }
     three = PRODUCT | {"kernels": [KERNEL, CAST, CAST | {"name": "sum"}]}
     both = [three | {"interval": interval | {"effects": []}}] * 2
     short = printed(print_document, document(*both))
-    assert "others: kernels of the call that multiply nothing" in short
+    assert "sum " not in short
     assert "Interval:" not in short
-    assert "2.00 .. 4.00" in short
+    assert "2.0 .. 4.0" in short
     long = printed(lambda *given, **more: print_document(*given, details=True, **more), document(*both))
-    assert "others" not in long
+    assert "sum " in long
     assert long.count("Interval:") == 2
-    # Of one product nothing is summed up.
-    assert "others" not in printed(print_document, document(three))
 
 
 def test_figures_of_several_products_are_a_line():
-    lines = closing_of_all([PRODUCT, SLOW | {"evidence": "a guess"}])
+    both = [PRODUCT, SLOW | {"evidence": "a guess"}]
+    assert closing_of_all(both) == []
+    lines = closing_of_all(both, details=True)
     assert lines == [
         "toy2: Evidence: a guess.",
         "Figures that are assumed: toy1 1 of 4, toy2 1 of 4 (`ascendsim profiles NAME`).",

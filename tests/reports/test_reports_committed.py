@@ -46,7 +46,7 @@ def test_the_products_side_by_side(update):
 
 
 @pytest.mark.slow
-def test_what_the_assumed_figures_move(update):
+def test_what_the_ranges_of_figures_move(update):
     # Some 300 estimates of a layer: a minute or two.
     effects = {product: sensitivity(product) for product in PRODUCTS}
     expect("sensitivity.md", sensitivity_page(LAYER_NAME, effects), update)
@@ -125,7 +125,7 @@ def test_equal_effects_come_by_name():
 def test_a_product_whose_every_figure_counts_says_so():
     text = sensitivity_page("x", {"one": (effect("a", 90.0, 110.0),), "two": (effect("b", 100.0, 100.0),)})
     first, _, second = text.partition("**two**")
-    assert "Every assumed figure moves it." in first
+    assert "Every figure with a range moves it." in first
     assert "No effect here: `b`." in second
 
 

@@ -85,10 +85,12 @@ def test_stages_of_real_kernels_add_up_to_their_cycles(call):
 
 def test_no_kernel_is_above_the_roof(call):
     profile, _, product = call
-    roof, points = roof_of(product, profile), points_of(product)
+    roof, points = roof_of(product, profile), points_of(product, profile)
     assert [point.label for point in points] == ["grad_input", "grad_weight"]
     for point in points:
         assert 0 < point.rate <= roof.at(point.intensity)
+        assert point.rate <= point.mte1
+        assert point.memory is None or point.rate <= point.memory
 
 
 def test_the_roof_is_what_the_product_file_says():
@@ -106,11 +108,26 @@ def test_the_roof_is_what_the_product_file_says():
 
 def test_a_point_is_its_multiply_adds_over_its_bytes_and_core_time():
     # 4096 multiply-adds, 2048 bytes from L2, 1.5 us on the cores: 2 for a byte, 4096 / 1.5 a microsecond.
-    (point,) = points_of(PRODUCT | {"kernels": [KERNEL, CAST]})
+    profile = toy_split()
+    (point,) = points_of(PRODUCT | {"kernels": [KERNEL, CAST]}, profile)
     assert point == RooflinePoint("grad_input", 2.0, pytest.approx(4096 / 1.5 / 1e6))
+    # MTE1 is busy for a quarter of 1 us; 512 bytes over main memory.
+    busy = KERNEL | {"busy": {"MTE1": 0.25}, "bytes": {"l2_read": 2048, "memory": 512}}
+    (point,) = points_of(PRODUCT | {"kernels": [busy]}, profile)
+    assert point.mte1 == pytest.approx(4096 / 0.25 / 1e6)
+    full = float(profile.links["memory"].total_bytes_per_cycle) * profile.clock.cube_mhz
+    assert point.memory == pytest.approx(4096 / 512 * full / 1e6)
     (row,) = roofline_table([RooflinePoint("a", 2.0, 1.0)], Roof(10.0, 2.0)).rows
     # The slope at 2 for a byte is 4 of 10: L2 is the limit, and a quarter of it is reached.
-    assert row == ("a", "2", "1", "4", "L2", "25%")
+    assert row == ("a", "2", "1", "4", "", "", "L2", "25%")
+    # A lower roof of its own is the one that counts.
+    (row,) = roofline_table([RooflinePoint("a", 2.0, 1.0, mte1=2.0, memory=8.0)], Roof(10.0, 2.0)).rows
+    assert row == ("a", "2", "1", "4", "2", "8", "MTE1", "50%")
+    drawn = figure_of(Roofline((RooflinePoint("a", 2.0, 1.0, 2.0, 8.0),), Roof(10.0, 2.0))).axes[0]
+    assert [text.get_text() for text in drawn.get_legend().get_texts()] == [
+        "roof of MTE1",
+        "roof of main memory",
+    ]
 
 
 def test_a_dot_stands_below_the_roof_where_its_numbers_are():
@@ -183,7 +200,7 @@ def test_a_page_closes_its_tags_and_needs_no_other_file():
     assert reader.open == []
     assert reader.sources == ["data:,"]
     assert "a &lt;b&gt; &amp; c" in text
-    order = ["takes the least", "Products side by side", "toy_split: pipes", "How far the", "command"]
+    order = ["By point estimates", "Products side by side", "toy_split: pipes", "How far the", "command"]
     assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)
 
 
@@ -224,13 +241,25 @@ def content_width(page, width, folder):
 
 @needs_chromium
 def test_no_screen_has_to_be_scrolled_sideways(tmp_path):
-    # Wide tables and pictures scroll in their own boxes, which is seen by taking the boxes away.
+    # Wide tables scroll in their own boxes, which is seen by taking the boxes away.
     run = timed_run(toy_split())
     made = run_document("a layer", {}, [run] * 3, ["run", "--a-long-option", "x" * 80])
     page = render(run_page(made, [run.profile] * 3, [run.result.kernels] * 3))
     assert content_width(page, 390, tmp_path) <= 390
     assert content_width(page, 1280, tmp_path) <= 1280
     assert content_width(page.replace("overflow-x: auto", ""), 390, tmp_path) > 390
+
+
+def test_pictures_shrink_with_the_screen_and_only_tables_scroll():
+    run = timed_run(toy_split())
+    made = run_document("a layer", {}, [run], ["run"])
+    page = render(run_page(made, [run.profile], [run.result.kernels]))
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+    assert "svg { width: 100%; max-width: 100%; height: auto; }" in style
+    assert ".wide { overflow-x: auto;" in style
+    assert page.count('<div class="wide"><table') == page.count("<table") == page.count('class="wide"') > 0
+    assert page.count("<figure><svg") == page.count("<figure>") > 0
 
 
 # --- Are pages and documents of hand-made records whole? No call is run. -------------------------------
@@ -331,15 +360,22 @@ def test_an_interval_becomes_plain_values():
     assert made["order"] is None
     assert made["interval"] == {
         "figures": 3,
+        "usual_us": 4.16,
         "shortest_us": 3.56,
         "longest_us": 5.16,
         "least_cycles": 120,
         "most_cycles": 210,
         "left_out": (),
+        "plan": None,
+        "model": None,
+        "low_us": pytest.approx(3.56),
+        "high_us": pytest.approx(5.16),
+        "dominant": ["paths.GM_L1.bytes_per_cycle"],
         "effects": [
             # The rate shortens the call at its high end, 128, and stretches it at its low end, 32.
             {
                 "figure": "paths.GM_L1.bytes_per_cycle",
+                "together": [],
                 "shortest_us": 3.66,
                 "shortest_at": 128,
                 "longest_us": 5.16,
@@ -348,6 +384,7 @@ def test_an_interval_becomes_plain_values():
             # The flag stands at its high end: nothing is longer than the call as it is.
             {
                 "figure": "sync.flag_cycles",
+                "together": [],
                 "shortest_us": 4.06,
                 "shortest_at": 0,
                 "longest_us": 4.16,

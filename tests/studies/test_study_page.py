@@ -36,7 +36,7 @@ from ascendsim.report.studies.hardware import codesign_page, hardware_page
 from ascendsim.report.studies.precision import precision_page
 from ascendsim.report.studies.tiling import cases_tables, tiling_answered
 from ascendsim.studies.engine.run import Budget, Engine, Store
-from ascendsim.studies.hardware.plans import enlargings
+from ascendsim.studies.hardware.figures import enlargings
 from ascendsim.studies.hardware.records import (
     Design,
     DesignAnswer,
@@ -264,10 +264,9 @@ def test_a_browser_opens_the_page_and_its_tables_sort(tmp_path):
 
 
 def test_a_page_says_of_how_many_figures_nothing_is_known():
-    said = study_facts(["study", "hardware"], "910B2", "0123456789abcdef0123", 15)["assumed figures"]
+    said = study_facts(["study", "hardware"], "910B2", "0123456789abcdef0123", 15)["figures with a range"]
     assert said == (
-        "15 figures of it that move cycles are assumed: nobody has published or measured them; "
-        "`ascendsim profiles 910B2` lists them with their ranges"
+        "15 figures of it that move cycles are known to within a range; `ascendsim profiles 910B2` lists them"
     )
 
 
@@ -330,7 +329,7 @@ def measured(network, scales, data):
         for kind in data
         for row in load_workload(network).layers
     )
-    asked = PrecisionQuestion(network, Axes(load_profile("950PR_9599"), DTYPES, models=models), (), 2.0**-10)
+    asked = PrecisionQuestion(network, Axes(load_profile("950PR_9599"), DTYPES, models=models), ())
     return PrecisionStudy(asked, "950PR_9599", "0" * 64, 28, cases)
 
 

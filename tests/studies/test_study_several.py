@@ -27,7 +27,14 @@ from ascendsim.studies.engine.measure import measure
 from ascendsim.studies.engine.point import StudyPoint
 from ascendsim.studies.engine.run import Engine, Store, calls_table
 from ascendsim.studies.hardware.records import Doubt, Gain, HardwareAnswer, LayerGain, Question
-from ascendsim.studies.records import FigureEffect, Interval, JudgedGradient, StudyAnswer
+from ascendsim.studies.records import (
+    FigureEffect,
+    Interval,
+    JudgedGradient,
+    ModelError,
+    PlanRisk,
+    StudyAnswer,
+)
 from ascendsim.studies.table import Table, form, numbers, saving, text_table, us, words
 from ascendsim.studies.tuning.records import TilingAnswer, TilingQuestion, Trial
 from ascendsim.workloads import load_workload
@@ -49,7 +56,7 @@ BOTH = "910B2 and 950PR_9589"
 TITLES = {
     "hardware": f"What do changes of {BOTH} buy? b14_project of MobileNet-v2, batch 1",
     "tiling": f"What beats the plan of grad_weight? b14_project of MobileNet-v2, batch 1 on {BOTH}",
-    "precision": f"Which format and cubeMathType? MobileNet-v2 b14_project, batch 1 on {BOTH}",
+    "precision": f"Which format and cubeMathType? MobileNet-v2 b14_project, batch 16 on {BOTH}",
 }
 
 
@@ -86,7 +93,7 @@ def test_the_terminal_compares_first_and_has_a_table_for_each_product(study, ask
     begins = {
         "hardware": "b14_project of MobileNet-v2, batch 1, what saves most first: on ",
         "tiling": "Of 2 calls for grad_weight, ",
-        "precision": "MobileNet-v2 b14_project, batch 1, the cheapest mode within ",
+        "precision": "MobileNet-v2 b14_project, batch 16, of the fastest modes that pass the most accurate ",
     }
     assert first.startswith(begins[study])
     with (tmp_path / "t.csv").open() as file:
@@ -301,12 +308,13 @@ def test_a_word_of_no_layer_is_told(refusal, tmp_path):
 EFFECT = FigureEffect("sync.flag_cycles", 10, 0, 20, 4.0, 3.5, None)
 GRADIENT = judged_gradient(np.array([1, 2], np.float16), [1, 2])
 ANSWER = StudyAnswer("what is faster", "910B2", "0" * 64, 28)
-SAMPLES = (EFFECT, made_up_interval(), GRADIENT, ANSWER)
+PLAN, MODEL = PlanRisk("ours", 4.0), ModelError(0.8, 1.25, 9, "rows")
+SAMPLES = (EFFECT, made_up_interval(), GRADIENT, ANSWER, PLAN, MODEL)
 KINDS = [kind for kind in vars(records).values() if is_dataclass(kind)]
 
 
 def test_every_record_has_a_sample():
-    known = {FigureEffect, Interval, JudgedGradient, StudyAnswer}
+    known = {FigureEffect, Interval, JudgedGradient, ModelError, PlanRisk, StudyAnswer}
     assert {type(sample) for sample in SAMPLES} == set(KINDS) == known
 
 
@@ -338,9 +346,11 @@ def test_a_record_holds_plain_values(sample):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_time_and_a_count_of_cycles_name_their_unit(kind):
     times = {"shortest_us", "longest_us", "usual_us", "low_us", "high_us", "least_cycles", "most_cycles"}
+    times |= {"search_us", "draws_us"}
+    factors = {"low", "high"} if kind is ModelError else set()
     for field in fields(kind):
         if "float" in str(field.type) or "cycles" in field.name:
-            assert field.name in times
+            assert field.name in times | factors
 
 
 def test_an_interval_is_as_wide_as_its_figures_together():

@@ -13,15 +13,16 @@ from ascendsim.report.studies.tiling import (
     plan_text,
     tiling_page,
     tiling_record,
-    tiling_sentence,
     waits_table,
 )
+from ascendsim.report.studies.tiling_words import tiling_sentence
 from ascendsim.studies.engine.run import Budget, Engine, Store
-from ascendsim.studies.sweep import ranged_figures
+from ascendsim.studies.sweep import ranged_figures, variables
 from ascendsim.studies.tuning.records import TilingQuestion, Trial
 from ascendsim.studies.tuning.search import Tilings, Wish, _told, neighbours, nests_of
 from ascendsim.studies.tuning.study import study_tiling
 from ascendsim.studies.tuning.tune import Tuner
+from ascendsim.studies.verdicts import Condition, GainVerdict
 from ascendsim.validate.run import tuning_noise
 
 LAYER = ConvProblem((4, 64, 14, 14), (64, 64, 3, 3), padding=1)
@@ -181,17 +182,18 @@ def test_a_search_that_trials_cut_says_so_and_goes_on():
     assert whole == studied(asked)[0]
 
 
-def test_a_best_plan_is_told_where_nothing_is_left_for_the_ends_of_assumed_figures():
+def test_a_best_plan_is_told_where_nothing_is_left_for_the_ends_of_figures():
     asked, store = question(starts=("warm",), trials=6), Store()
     searched, _ = studied(asked, store)
     # The search is kept, and two trials are one end: the usual plan and the best.
     doubted = replace(asked, doubt=True)
     cut, _ = study_tiling(doubted, Engine(store, 1), Budget(trials=2))
-    assert (cut.best, cut.cut, cut.ends) == (searched.best, False, 1)
-    assert cut.untried > 20
+    assert (cut.best, cut.cut) == (searched.best, False)
+    assert cut.untried > len(variables(PROFILE))
     assert not cut.wins
-    assert f"is no winner yet: {cut.untried} of {cut.untried + 1} ends of assumed" in tiling_sentence(cut)
-    assert notes(cut)[0].startswith("Time or trials were used up before all ends of assumed figures were")
+    said = f"is no winner yet: {cut.untried} ends of figures with a range are left"
+    assert said in tiling_sentence(cut)
+    assert notes(cut)[0].startswith("Time or trials were used up before all ends of figures with a range")
     assert tiling_record(cut)["untried"] == cut.untried
     # Nothing at all is left for them where the search has been cut.
     shorter, _ = study_tiling(replace(doubted, trials=12), Engine(store, 1), Budget(trials=1))
@@ -258,7 +260,7 @@ def test_small_blocks_are_told_to_be_slow_by_the_heads_of_their_products():
 
 def test_the_mean_is_over_all_starts():
     made = tuner(score="mean")
-    trial = Trial(Plan("wgrad", Tiling(16, 16, 16)), "steps", {"warm": 2.0, "handed": 4.0})
+    trial = Trial(Plan("wgrad", Tiling(16, 16, 16)), "steps", {"warm": 2.0, "step": 4.0})
     assert made.score(trial) == 3.0
     made = tuner(score="worst")
     assert made.score(trial) == 4.0
@@ -267,7 +269,7 @@ def test_the_mean_is_over_all_starts():
 def test_optuna_is_told_the_score_that_was_asked_for():
     made = tuner(score="mean")
     full, part = (Plan("wgrad", Tiling(size, 16, 16)) for size in (16, 32))
-    made.trials[full] = Trial(full, "optuna", {"warm": 2.0, "handed": 4.0})
+    made.trials[full] = Trial(full, "optuna", {"warm": 2.0, "step": 4.0})
     made.trials[part] = Trial(part, "optuna", {"warm": 2.0})
     # Of all starts the mean, (2 + 4) / 2; where one is not known, the worst of the others; else nothing.
     assert [_told(made, plan) for plan in (full, part, None)] == [3.0, 2.0, None]
@@ -346,7 +348,8 @@ def test_figures_that_are_lists_are_moved_to_their_ends_too():
     asked = replace(asked, product="910A", problem=ConvProblem((1, 128, 28, 28), (128, 128, 3, 3), padding=1))
     assert any(isinstance(figure.value, list) for figure in ranged_figures(load_profile("910A")).values())
     answer, _ = studied(asked)
-    assert answer.ends
+    assert answer.verdict
+    assert not answer.verdict.untimed
 
 
 def test_cycles_and_launches_make_the_time(found):
@@ -364,14 +367,21 @@ def better(answer, share, **options):
 
 
 @pytest.mark.parametrize(
-    ("saved", "margin", "lost", "wins"),
-    [(0.10, 0.05, (), True), (0.04, 0.05, (), False), (0.10, 0.05, ("a=1, L2 warm",), False)],
+    ("saved", "margin", "conditions", "said"),
+    [
+        (0.10, 0.05, (), "more than the margin of 5.0 %, and does so at both ends of all 28 figures"),
+        (0.04, 0.05, (), "but is no winner: that is within the margin of 5.0 %"),
+        (0.10, 0.05, (Condition("a.b", "<", 5, 0.0),), "but wins only if a.b < 5."),
+        (0.04, 0.05, (Condition("a.b", "<", 1.5, 0.2),), "%; it would win if a.b < 1.5."),
+    ],
 )
-def test_a_winner_wins_by_more_than_the_margin_and_at_every_end(found, saved, margin, lost, wins):
+def test_a_winner_wins_by_more_than_the_margin_and_at_every_end(found, saved, margin, conditions, said):
     answer = replace(found[0], question=replace(found[0].question, margin=margin))
-    judged = better(answer, saved, ends=28, lost=lost)
-    assert judged.wins == wins
-    assert ("is no winner" in tiling_sentence(judged)) == (not wins)
+    ends = tuple((f"figure {at}", 1, saved / 2) for at in range(28))
+    verdict = GainVerdict(saved, saved > margin, ends, conditions)
+    judged = better(answer, saved, verdict=verdict)
+    assert judged.wins == (saved > margin and not conditions)
+    assert said in tiling_sentence(judged)
 
 
 def test_the_usual_plan_never_beats_itself(found):
@@ -394,7 +404,7 @@ def test_ends_of_assumed_figures_are_tried_where_asked():
     answer, _ = studied(question("grad_input", trials=30, doubt=True, starts=("warm",)))
     if answer.best.plan == answer.usual.plan:
         pytest.skip("the usual plan is the best: there is no other to try")
-    assert 0 < answer.ends <= 28
+    assert 0 < answer.verdict.figures <= len(ranged_figures(PROFILE))
 
 
 # ---- What is written
@@ -410,7 +420,7 @@ def test_the_file_of_the_plan_says_all_of_it(found, tmp_path):
 def test_the_usual_margin_is_the_noise_of_measured_ratios(answer, tmp_path):
     words = ("study", "tiling", "s5b1_1x1a", "--tilings", "2", "--no-interval", "--json", "--jobs", "1")
     words += ("--store", str(tmp_path / "s"), "--l2-start", "warm", "--write-plan", str(tmp_path / "p.json"))
-    assert json.loads(answer(*words))["margin"] == tuning_noise().median
+    assert json.loads(answer(*words))["margin"] == tuning_noise().p90
     assert json.loads(answer(*words, "--margin", "7"))["margin"] == pytest.approx(0.07)
     assert isinstance(read_plans(tmp_path / "p.json").plans["grad_input"], Plan)
 

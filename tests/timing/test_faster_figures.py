@@ -8,8 +8,8 @@ import pytest
 from ascendsim import ConvProblem, MatmulProblem, Tiling, estimate, estimate_matmul
 from ascendsim.profile import load_profile, parse_changes
 from ascendsim.studies.engine.run import Budget, Engine, Store
+from ascendsim.studies.hardware.figures import better_value, enlargings
 from ascendsim.studies.hardware.gains import study_hardware
-from ascendsim.studies.hardware.plans import better_value, enlargings
 from ascendsim.studies.hardware.records import Question, StudiedLayer
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.workloads import load_workload
@@ -212,7 +212,9 @@ def check(product, studied, step=1, start="handed"):
     for gain in gains(product, changes_of(load_profile(product))[::step], studied, start):
         most = MOST_OF_UB if "UB.capacity_bytes" in gain.change else MOST_SLOWER
         for layer in gain.layers:
-            assert layer.better_us <= (1 + most) * layer.base_us, (gain.change, layer.layer)
+            assert layer.speed_us <= (1 + most) * layer.base_us, (gain.change, layer.layer)
+            # Where it is slower, studies hold the part back.
+            assert layer.better_us <= layer.base_us
 
 
 def test_no_better_figure_costs_more_than_the_page_says():
@@ -247,15 +249,15 @@ def test_figures_that_are_left_out_change_nothing(product):
 
 
 def test_a_slower_call_is_told_with_the_waits_that_make_it_so():
-    # Where UB is larger a change of layout has longer pieces, and fewer cores for them.
+    # Where UB is smaller a change of layout has shorter pieces.
     studied = layers("s3b1_3x3", batch=32)
-    (change,) = (c for c in changes_of(load_profile("910B2")) if "UB.capacity_bytes" in c.name)
+    (change,) = parse_changes("buffers.UB.capacity_bytes=x0.25")
     (gain,) = gains("910B2", (change,), studied)
     (one,) = slower_of("910B2", gain, studied)
     said = [int(by.replace(",", "")) for by in re.findall(r"[+-][\d,]+", one.waits)]
     # Busy, waits and idle are all of a kernel's cycles, so that their differences are its difference.
     assert sum(said) == one.after - one.before > 0
-    assert one.kernel == "transdata_grad_output"
+    assert one.kernel.startswith("transdata")
 
 
 def test_the_page_has_no_case_above_what_timing_says():

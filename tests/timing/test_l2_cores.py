@@ -119,7 +119,7 @@ def test_a_phase_leaves_its_tensors_in_the_order_in_which_their_bytes_were_acces
 def test_a_tensor_that_another_kernel_has_written_is_there_clean_as_far_as_it_fits():
     stack = L2Stack(1500, ["a"])
     stack.hold("a", 2000)
-    assert stack.left() == {"a": (1500, 0)}
+    assert stack.left() == {"a": (1500, 0, 1)}  # spread evenly
 
 
 def test_a_smaller_l2_takes_of_all_tensors_alike_and_moves_nothing_for_it():

@@ -461,7 +461,7 @@ def test_every_constant_lowers_an_error_of_its_rows(rows, product):
 
 
 @pytest.mark.slow
-def test_assumed_figures_move_the_main_job_by_what_they_can():
+def test_figures_with_a_range_move_the_main_job_by_what_they_can():
     found = {effect.figure: effect for effect in sensitivity("310P")}
     # Launch counts once for each kernel: its low end is below, its high end above.
     launch = found["launch.base_us"]

@@ -13,6 +13,7 @@ GROUPS = (
     ("ad-mm8192-case0", "published tilings"),
     ("ad-mm8192-case1", "published tilings"),
     ("ad-mm8192", "inferred tilings"),
+    ("cat-opt", "inferred tilings"),
     ("msi-llm", "other, A2 generation"),
     ("mstt", "other, A2 generation"),
     ("cb-gemm", "other, A2 generation"),
@@ -38,6 +39,13 @@ TILE_PIPES = {"M": "m_us", "MTE1": "mte1_us", "FIX": "fix_us"}
 # Runs in which so many weights take turns with one activation: that and the result are in L2, the weights if
 # all of them fit beside the two.
 ROTATING, WEIGHTS = "aicn-mm-", 6
+
+# The times of one problem under a library's default tiling, and under the one that its guide comes to.
+BASELINE, OPTIMISED = "baseline_us", "optimised_us"
+# Rows, columns and reduction of the default block, 24 of which 20 cores take in two rounds; and of blocks
+# that they take in one: the default turned, 4 x 5 of them, and 20 of 320 columns, whose slices L0B holds.
+DEFAULT_BLOCK = 128, 256, 64
+TUNED_BLOCKS = {"cat-opt-a": (256, 128, 64), "cat-opt-b": (32, 320, 48)}
 
 Cells = dict[str, Any]
 
@@ -182,6 +190,30 @@ def _sample_plan(tuning: str, profile: Profile) -> Cells:
     if step_b == 2:
         note += ", two of b"
     return base | grid | {"step_ka": 4, "step_kb": step_b, "inferred": note}
+
+
+def tuned_cells(raw: Raw, variant: str) -> list[Cells]:
+    """Return the columns of a product that was timed under two tilings: the optimised one, and the baseline.
+
+    Raises   SkipError where nothing says what the optimised one is
+    """
+    if raw.id not in TUNED_BLOCKS:
+        raise SkipError("its tilings are not known")
+    cells, profile = product_cells(raw, variant), load_profile(variant)
+    m, n, size = cells["m"], cells["n"], profile.l2.capacity_bytes
+    fits = 2 * (m * cells["k"] + cells["k"] * n + m * n) <= size
+    cells |= {
+        "layout": "NZ" if "B in zN" in raw.notes else "ND",
+        "l2_start": cells["l2_start"] if fits else "handed",
+        "used_cores": profile.cores.cube,
+    }
+    found = []
+    sides = (raw.id, OPTIMISED, TUNED_BLOCKS[raw.id]), (f"{raw.id} baseline", BASELINE, DEFAULT_BLOCK)
+    for name, time, (rows, columns, slice_) in sides:
+        note = f"blocks of {rows} x {columns} x {slice_}, four slices in L1: inferred"
+        plan = {"base_m": rows, "base_n": columns, "base_k": slice_, "step_ka": 4, "step_kb": 4}
+        found.append(cells | plan | {"id": name, "measured_us": raw.counters[time], "inferred": note})
+    return found
 
 
 def tile_cells(raw: Raw, variant: str) -> list[Cells]:

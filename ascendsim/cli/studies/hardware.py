@@ -55,13 +55,17 @@ def add_hardware(kinds: Any) -> Any:
         metavar="N",
         help="also tune each gradient before and after each change: try N plans for it (0: none)",
     )
+    _add_no_interval(what)
+    command.set_defaults(command=hardware)
+    return command
+
+
+def _add_no_interval(what: Any) -> None:
     what.add_argument(
         "--no-interval",
         action="store_true",
-        help="do not move assumed figures through their ranges, which takes most of the time",
+        help="do not move figures through their ranges, which takes most of the time",
     )
-    command.set_defaults(command=hardware)
-    return command
 
 
 def hardware(arguments: Any) -> int:
@@ -97,7 +101,7 @@ def _question(arguments: Any, product: str) -> Question:
         arguments.cube_math_type,
         doubt=not arguments.no_interval,
         tilings=arguments.tuned,
-        margin=tuning_noise().median,
+        margin=tuning_noise().p90,
     )
 
 
@@ -107,7 +111,7 @@ def _changes(arguments: Any, product: str) -> tuple[Change, ...]:
     Raises   ConfigError where there is none, one is given twice, or one is no change of the product
     """
     from ascendsim.profile import load_profile, parse_changes, read_changes
-    from ascendsim.studies.hardware.plans import enlargings
+    from ascendsim.studies.hardware.figures import enlargings
 
     changes = [change for text in arguments.change for change in parse_changes(text)]
     of_file = read_changes(arguments.changes) if arguments.changes else ()
@@ -167,6 +171,7 @@ def add_codesign(kinds: Any) -> Any:
     what.add_argument(
         "--tilings", type=positive, default=20, metavar="N", help="plans tried for each gradient (20)"
     )
+    _add_no_interval(what)
     command.set_defaults(command=codesign)
     return command
 
@@ -225,5 +230,6 @@ def _codesign_question(arguments: Any) -> DesignQuestion:
         arguments.tilings,
         arguments.dtype,
         arguments.cube_math_type,
-        tuning_noise().median,
+        tuning_noise().p90,
+        not arguments.no_interval,
     )

@@ -6,10 +6,11 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.request import DEFAULT_PRODUCT, each_once, gradients, natural, positive
+from ascendsim.cli.request import DEFAULT_PRODUCT, Wrapped, each_once, gradients, l2_start, natural, positive
 from ascendsim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ def _default_store() -> Path | None:
     return path
 
 
-# Before the user says otherwise: what a repeated kernel finds, and what one inside a large network does.
-STARTS = ("warm", "handed")
+# Before the user says otherwise: what a repeated kernel finds, and what a call in a training step does.
+STARTS = ("warm", "step")
 
 
 def add_command(kinds: Any, name: str, help: str, description: str, epilog: str) -> Any:
@@ -150,7 +151,7 @@ def add_command(kinds: Any, name: str, help: str, description: str, epilog: str)
         help=help,
         description=description,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Wrapped,
         allow_abbrev=False,
     )
 
@@ -180,14 +181,17 @@ def add_kind(
         metavar="NAME",
         help="network by name or file (resnet50)",
     )
-    what.add_argument("--batch", type=positive, default=1, help="batch (1)")
+    what.add_argument("--batch", type=positive, help="batch (that of the network's file, or 1)")
     what.add_argument("--dtype", default="float16", help="format of the tensors (float16)")
     what.add_argument("--cube-math-type", type=int, default=0, choices=range(4), help="the interface's (0)")
     what.add_argument(
         "--l2-start",
         action="append",
-        choices=("warm", "cold", "handed", "chained", *extra_starts),
-        help="what L2 holds when a kernel begins; repeat it for several (default: warm and handed)",
+        type=partial(l2_start, more=extra_starts),
+        metavar="WHAT",
+        help="what L2 holds: words or operands, as of `ascendsim run`"
+        + "".join(f", or {word}" for word in extra_starts)
+        + f"; repeat it for several (default: {' and '.join(STARTS)})",
     )
     add_engine_options(command, has_table=has_table)
     return command, what
@@ -257,6 +261,7 @@ def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
     workload = load_workload(arguments.workload)
     rows = workload.select(arguments.layer) if arguments.layer else workload.layers
     alone = bool(arguments.layer) and len(rows) == 1
+    batch = arguments.batch or workload.batch or 1
     found = []
     for row in rows:
         # As `ascendsim run` does: who names one layer wants its grad_input, whatever training asks for.
@@ -265,8 +270,8 @@ def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
         mask = (asked[0] and (always or row.mask[0]), *asked[1:])
         count = 1 if alone else row.count
         if any(mask):
-            found.append(StudiedLayer(row.name, problem_of(row, arguments.batch), mask, count))
-    return f"{layers_title(arguments.layer, rows, workload)}, batch {arguments.batch}", tuple(found)
+            found.append(StudiedLayer(row.name, problem_of(row, batch), mask, count))
+    return f"{layers_title(arguments.layer, rows, workload)}, batch {batch}", tuple(found)
 
 
 def layers_title(words: str | None, rows: Sequence[Layer], workload: Workload) -> str:

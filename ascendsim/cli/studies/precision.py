@@ -10,11 +10,22 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.request import Network, Single, natural, problem_of, read_request
+from ascendsim.cli.request import (
+    DEFAULT_WORKLOAD,
+    Mask,
+    Network,
+    Single,
+    natural,
+    positive,
+    problem_of,
+    read_request,
+)
 from ascendsim.cli.studies.output import add_products, products_of
 from ascendsim.errors import ConfigError, DataError
+from ascendsim.workloads import load_workload
 
 if TYPE_CHECKING:
+    from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.studies.modes.choice import ConvCase, PrecisionQuestion, Tensors
 
 
@@ -38,22 +49,43 @@ class Recorded:
         return {name: decode(x, dtype(x.dtype)).astype(np.float64) for name, x in each.items()}
 
 
-def cases_of(arguments: Any) -> tuple[str, list[ConvCase]]:
-    """Return a title, and the cases that the words name.
+def cases_of(arguments: Any) -> tuple[str, str, list[ConvCase]]:
+    """Return a title, where the batch comes from, and the cases that the words name.
 
     Raises   as `read_request`; ConfigError for options that would be ignored
     """
     if arguments.npz is not None:
         if arguments.data is not None:
             raise ConfigError("--data cannot be combined with --npz: the files are the data")
+        if arguments.images is not None:
+            raise ConfigError("--images cannot be combined with --npz: all that is recorded is computed")
         files = sorted(arguments.npz.glob("*.npz")) if arguments.npz.is_dir() else [arguments.npz]
         if not files:
             raise DataError(f"{arguments.npz}: this folder has no .npz file")
-        return arguments.npz.name, [_recorded(file, arguments) for file in files]
+        return arguments.npz.name, "", [_recorded(file, arguments) for file in files]
     if arguments.codes is not None:
         raise ConfigError("--codes goes with --npz")
-    request = read_request(arguments)
-    return _title(request), list(_drawn(request, arguments))
+    request = read_request(arguments, TRAINING_BATCH)
+    cases = list(_drawn(request, arguments))
+    return _title(request), _about(arguments, cases), cases
+
+
+def _about(arguments: Any, cases: Sequence[ConvCase]) -> str:
+    """Say which batch is timed, where it comes from, and of how many of its images gradients are computed."""
+    (batch,) = {case.batch for case in cases}
+    told = f"Times are those of batch {batch}"
+    if arguments.batch is None and arguments.input is None:
+        known = load_workload(arguments.workload or DEFAULT_WORKLOAD).batch is not None
+        told += (
+            ", as the network's file says" if known else ", a choice where the network names none (--batch)"
+        )
+    images = sorted({case.sample.input[0] for case in cases})
+    if images == [batch]:
+        return f"{told}; errors are those of all its images."
+    some = " to ".join(map(str, dict.fromkeys((images[0], images[-1]))))
+    smaller = sum(case.sample.input[2:] != case.problem.input[2:] for case in cases)
+    cut = f", in {smaller} of {len(cases)} cases cut to fewer pixels" if smaller else ""
+    return f"{told}; errors are those of {some} of its images{cut} (--images N takes N whole ones)."
 
 
 def _title(request: Single | Network) -> str:
@@ -99,21 +131,24 @@ def _require_finite(where: str, values: Any) -> None:
 
 def _drawn(request: Single | Network, arguments: Any) -> Iterator[ConvCase]:
     from ascendsim import ConvProblem
-    from ascendsim.studies.modes.choice import ConvCase, SyntheticTensors
+    from ascendsim.studies.modes.choice import ConvCase, SyntheticTensors, part_of
 
     kinds: Sequence[str] = arguments.data or ("normal",)
+    budget = MULTIPLY_ADDS // len(request.each_options) // len(kinds)
+
+    def case(name: str, kind: str, problem: ConvProblem, mask: Mask, count: int) -> ConvCase:
+        part = part_of(problem, budget, arguments.images)
+        load = SyntheticTensors(part, kind, arguments.seed)
+        return ConvCase(name, problem, mask, count, f"{kind}, seed {arguments.seed}", load, part)
+
     for kind in kinds:
-        data = f"{kind}, seed {arguments.seed}"
         ending = f", {kind}" if len(kinds) > 1 else ""
         if isinstance(request, Single):
-            problem = ConvProblem(**request.options)
-            load = SyntheticTensors(problem, kind, arguments.seed)
-            yield ConvCase(f"{request.title}{ending}", problem, request.mask, 1, data, load)
+            yield case(f"{request.title}{ending}", kind, ConvProblem(**request.options), request.mask, 1)
             continue
         for layer in request.layers:
-            problem = problem_of(layer, request.batch)
-            load = SyntheticTensors(problem, kind, arguments.seed)
-            yield ConvCase(f"{layer.name}{ending}", problem, request.mask_of(layer), layer.count, data, load)
+            problem, mask = problem_of(layer, request.batch), request.mask_of(layer)
+            yield case(f"{layer.name}{ending}", kind, problem, mask, layer.count)
 
 
 _EXAMPLES = """\
@@ -123,7 +158,9 @@ examples:
   ascendsim study precision --network alexnet --data normal,long-tailed --loss-scale 1,4096
   ascendsim study precision --npz recorded --loss-scale 1,4096 --out page
 """
-LIMIT = 2.0**-10  # T of float16 in the operator test kit, as a bound of a norm
+TRAINING_BATCH = 16  # a choice: where launches are no longer most of the time
+# Of one gradient of all cases together, or four times as many where that is one image of each: some seconds.
+MULTIPLY_ADDS = 2**27
 MODELS = ("default", "seq:RNE", "align:cube_k:F24:RZ:acc")
 DTYPES = ("float16", "bfloat16", "float32")
 
@@ -138,10 +175,10 @@ def add_precision(kinds: Any) -> Any:
         "precision",
         "which format and cubeMathType, by error and time",
         "Hold the gradients of a layer, a network or recorded tensors against float64 under every format, "
-        "cubeMathType, accumulation model and loss scale; name the cheapest mode that passes.",
+        "cubeMathType, accumulation model and loss scale; name the most accurate of the fastest that pass.",
         _EXAMPLES,
     )
-    add_problem(command)
+    add_problem(command, TRAINING_BATCH)
     _add_axes(command.add_argument_group("what is varied; several of each with commas between"))
     add_engine_options(command)
     command.set_defaults(command=precision)
@@ -172,8 +209,18 @@ def _add_axes(axes: Any) -> None:
     axes.add_argument("--seed", type=natural, default=0, help="of tensors that are drawn (0)")
     axes.add_argument("--codes", metavar="FORMAT", help="format of the codes in --npz, such as bfloat16")
     axes.add_argument(
-        "--limit", type=float, default=LIMIT, help="largest error with which a mode passes (2^-10)"
+        "--images",
+        type=positive,
+        metavar="N",
+        help="images of the batch whose gradients are computed (as many as take some seconds)",
     )
+    axes.add_argument(
+        "--factor",
+        type=float,
+        metavar="X",
+        help="a mode's limit is this many times the error of rounding once to its format (4)",
+    )
+    axes.add_argument("--limit", type=float, metavar="X", help="one largest error for all modes instead")
     axes.add_argument("--rules", default="documented", metavar="NAME", help="rule set (documented)")
 
 
@@ -214,10 +261,11 @@ def _questions(arguments: Any) -> list[PrecisionQuestion]:
     """Return a question for each product."""
     from ascendsim.profile import load_profile
     from ascendsim.studies.modes.choice import Axes, PrecisionQuestion
+    from ascendsim.studies.modes.records import FACTOR, PassLimits
     from ascendsim.validate.run import tuning_noise
 
     profiles = [load_profile(product) for product in products_of(arguments)]
-    title, cases = cases_of(arguments)
+    title, about, cases = cases_of(arguments)
     models = tuple(None if model == "default" else model for model in arguments.accumulation)
     varied = arguments.cube_math_type, models, arguments.loss_scale, arguments.rules
     return [
@@ -225,8 +273,9 @@ def _questions(arguments: Any) -> list[PrecisionQuestion]:
             title,
             Axes(profile, arguments.dtype or DTYPES, *varied),
             tuple(cases),
-            arguments.limit,
-            tuning_noise().median,
+            PassLimits(arguments.limit, arguments.factor or FACTOR),
+            tuning_noise().p90,
+            about,
         )
         for profile in profiles
     ]
@@ -249,9 +298,10 @@ def _check(arguments: Any) -> None:
     for number in arguments.cube_math_type:
         if number not in range(4):
             raise ConfigError(f"--cube-math-type {number}: it must be 0, 1, 2 or 3")
-    for scale in (*arguments.loss_scale, arguments.limit):
-        if not 0 < scale < float("inf"):
-            raise ConfigError(f"--loss-scale and --limit must be above 0, not {scale:g}")
+    limits = (one for one in (arguments.factor, arguments.limit) if one is not None)
+    for number in (*arguments.loss_scale, *limits):
+        if not 0 < number < float("inf"):
+            raise ConfigError(f"--loss-scale, --factor and --limit must be above 0, not {number:g}")
     for kind in arguments.data or ():
         if kind not in DATA:
             raise ConfigError(

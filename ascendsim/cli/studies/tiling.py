@@ -105,9 +105,12 @@ def export_top(tuner: Tuner, arguments: Any) -> None:
     if arguments.json:
         return
     entries = sum(bool(one.entry_file) for one in found)
-    print(f"\n{len(found)} plans and {entries} entries in {arguments.export}")
+    from ascendsim.report.terminal import print_line
+
+    print()
+    print_line(f"{len(found)} plans and {entries} entries in {arguments.export}")
     for why in dict.fromkeys(one.no_entry for one in found if one.no_entry):
-        print(f"No {why}")
+        print_line(f"No {why}")
 
 
 def rank_measured(question: TilingQuestion, engine: Engine, budget: Budget, arguments: Any) -> None:
@@ -170,11 +173,16 @@ def add_tiling(kinds: Any) -> Any:
         "--margin",
         type=float,
         metavar="PERCENT",
-        help="what a winner has to save at least (default: the model's median error of the ratio of two "
-        "tilings' times, by the measured products that the project quotes)",
+        help="what a winner has to save at least (default: the 90th percentile of the model's error of the "
+        "ratio of two tilings' times, over the measured pairs)",
     )
     what.add_argument(
-        "--no-interval", action="store_true", help="do not try the best plan at the ends of assumed figures"
+        "--no-interval",
+        action="store_true",
+        help="do not try the best plan at the ends of figures with a range",
+    )
+    what.add_argument(
+        "--deterministic", action="store_true", default=None, help="tune calls that add in one order"
     )
     what.add_argument(
         "--write-plan", type=Path, metavar="FILE", help="write the best plan: a name in .toml or .json"
@@ -244,12 +252,12 @@ def _questions(arguments: Any) -> list[TilingQuestion]:
     from ascendsim.workloads import load_workload
 
     workload = load_workload(arguments.workload)
-    margin = _margin(arguments.margin)
+    margin, batch = _margin(arguments.margin), arguments.batch or workload.batch or 1
     return [
         TilingQuestion(
-            f"{layer.name} of {workload.title}, batch {arguments.batch}",
+            f"{layer.name} of {workload.title}, batch {batch}",
             product,
-            problem_of(layer, arguments.batch),
+            problem_of(layer, batch),
             f"grad_{arguments.gradient}",
             arguments.dtype,
             arguments.cube_math_type,
@@ -260,6 +268,7 @@ def _questions(arguments: Any) -> list[TilingQuestion]:
             margin,
             doubt=not arguments.no_interval,
             nests=arguments.nests,
+            deterministic=arguments.deterministic,
         )
         for product in products_of(arguments)
         for layer in workload.select(arguments.layer)
@@ -277,12 +286,12 @@ def _margin(percent: float | None) -> float:
         return percent / 100
     from ascendsim.validate.run import tuning_noise
 
-    return tuning_noise().median
+    return tuning_noise().p90
 
 
 def _write_plan(answer: TilingAnswer, arguments: Any) -> None:
     from ascendsim.ops.tiling.plan_files import write_plans
-    from ascendsim.report.studies.tiling import tiling_sentence
+    from ascendsim.report.studies.tiling_words import tiling_sentence
 
     if arguments.write_plan is not None:
         plans = {answer.question.gradient: answer.best.plan}

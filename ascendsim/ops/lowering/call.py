@@ -68,6 +68,7 @@ class Call:
     views           where the elements of those inputs and gradients lie that are not contiguous
     fixpipe         which of the vendor's pages says when Fixpipe saturates (controls.FIXPIPE_PRESETS)
     direct_outputs  every gradient leaves the core in its own format (see `RuleSet`)
+    packed          tensors lie in the cube's layouts as the call begins, and gradients are left in them
     """
 
     problem: ConvProblem
@@ -80,6 +81,7 @@ class Call:
     views: Mapping[str, View] = field(default_factory=dict)
     fixpipe: str = "ctrl48"
     direct_outputs: bool = False
+    packed: bool = False
 
     def schedule(self, gradient: str) -> Schedule:
         """Return the loop nest that the plan of a gradient asks for, bound to this call."""
@@ -161,6 +163,11 @@ class Call:
     def generation(self) -> Generation:
         """Choices of the core's generation around the cube."""
         return self.profile.generation
+
+    @property
+    def changes_layouts(self) -> bool:
+        """Whether kernels of the call bring tensors into the cube's layouts and back (TransData)."""
+        return self.generation.changes_layouts and not self.packed
 
     def leaves_in(self, gradient: str) -> str:
         """Return the format in which a gradient leaves the core, before any Cast kernel."""

@@ -27,6 +27,8 @@ from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,
+    block_diagonal,
+    diagonal_blocks,
     gradient_of_one,
     join_groups,
     one_group,
@@ -266,9 +268,9 @@ def _newer_weight(call: Call) -> bool:
 
 
 def writes_rows(call: Call) -> bool:
-    """Return whether the kernel of grad_input writes row after row itself."""
+    """Return whether no kernel changes the layout of grad_input: its own writes rows, or it stays packed."""
     core, p = call.generation, call.problem
-    return not core.changes_layouts or (core.writes_rows_in_3d and p.rank == 3 and call.storage.bits == 16)
+    return not call.changes_layouts or (core.writes_rows_in_3d and p.rank == 3 and call.storage.bits == 16)
 
 
 WRITES_ROWS = "It writes row after row; what that adds to the cycles of its writes is not modelled."
@@ -299,7 +301,7 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
     _grad_output(call, graph, schedule.gemm.source)
     # Where every kernel does, a note of the call says it.
     rows = writes_rows(call)
-    note = WRITES_ROWS if rows and call.generation.changes_layouts else ""
+    note = WRITES_ROWS if rows and call.changes_layouts else ""
     kernel = _product(call, "grad_input", schedule, grad_input_type(call), note)
     graph.add(_with_weights(call, graph, schedule, kernel))
     channels = whole.small_channels if p.transposed else whole.big_channels
@@ -361,10 +363,17 @@ def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: K
     target, c0, unit = gemm.weights, gemm.sliding.c0, gemm.out_c0
     merge, given = call.merge_of("grad_input"), graph.now("weight")
     turned = call.plans["grad_input"].tiling.transpose_first
-    if merge == 1 and not turned and not call.generation.changes_layouts:
-        graph.packed("weight", target, lambda w: pack_weight(w, p, c0, reduce_small=back, unit=unit))
+    free = call.packed and call.generation.changes_layouts
+    if free or (merge == 1 and not turned and not call.changes_layouts):
+        whole = merged(p, merge)
+
+        def pack(values: NDArray[np.float32]) -> NDArray[np.float32]:
+            diagonal = block_diagonal(values, p, merge)
+            return pack_weight(diagonal, whole, c0, reduce_small=back, unit=unit)
+
+        graph.packed("weight", target, pack)
         return kernel
-    if call.generation.changes_layouts and p.groups > 1:
+    if call.changes_layouts and p.groups > 1:
         # Weights become fractals of one group first, and these are regrouped.
         vector = _vector(call, graph)
         one = graph.make("weight", one_group(p, c0, gradient=False), given.dtype, "weight of one group")
@@ -372,7 +381,7 @@ def _with_weights(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: K
         vector.regroup("weight", split_groups(one, target, p, reduce_small=back, merge=merge))
         return kernel
     change = weight_in(given, target, p, reduce_small=back, merge=merge)
-    if call.generation.changes_layouts:
+    if call.changes_layouts:
         _vector(call, graph).transdata("transdata_weight", change)
         return kernel
     # Its own vector cores make the block-diagonal weights, or turn all of them first.
@@ -412,15 +421,17 @@ def grad_weight(call: Call, graph: GraphBuilder) -> None:
     kernel, output = _product(call, "grad_weight", schedule, grad_weight_type(call)), schedule.gemm.output
     kernel = _relaid(call, graph, schedule, kernel)
     unfold(graph, given)
-    if merge == 1 and not call.generation.changes_layouts:
+    if not picks and not call.changes_layouts:
         graph.add(kernel)
-        shape = call.problem.weight
-        graph.unpacked(
-            "grad_weight", output, shape, lambda packed: unpack_weight(packed, p, c0).reshape(shape)
-        )
+        shape, whole = call.problem.weight, merged(p, merge)
+
+        def unpack(packed: NDArray[np.float32]) -> NDArray[np.float32]:
+            return diagonal_blocks(unpack_weight(packed, whole, c0), p, merge).reshape(shape)
+
+        graph.unpacked("grad_weight", output, shape, unpack)
         return
     made = graph.make("grad_weight", p.weight, output.dtype)
-    if call.generation.changes_layouts:
+    if call.changes_layouts:
         graph.add(kernel)
         vector = _vector(call, graph)
         change: Relayout
@@ -498,7 +509,7 @@ def _pack(call: Call, graph: GraphBuilder, name: str, gradient: str, target: GmT
     size, channels = _side(p, name)
     target = target or activation(name, p, size, channels, call.storage)
     c0 = target.shape[-1]
-    if call.generation.changes_layouts:
+    if call.changes_layouts:
         change = activation_in(graph.now(name), target, channels)
         _vector(call, graph).transdata(f"transdata_{name}", change)
         return

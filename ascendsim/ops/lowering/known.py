@@ -133,7 +133,8 @@ def told_of(call: Call) -> Hashable:
         (name, plan, plan.chosen_by, plan.instead, plan.rule, plan.file) for name, plan in call.plans.items()
     ]
     mappings = tuple(call.dtypes.items()), tuple(plans), tuple(call.views.items())
-    others = call.accumulation, call.compute_dtype, call.deterministic, call.fixpipe, call.direct_outputs
+    others: tuple[Hashable, ...] = call.accumulation, call.compute_dtype, call.deterministic, call.fixpipe
+    others += call.direct_outputs, call.packed
     return call.problem, call.profile.told, call.profile.variant, mappings, others
 
 

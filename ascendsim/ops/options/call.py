@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -13,7 +13,8 @@ from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, did_you_
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.formats.dtypes import FIXPIPE_PRESETS, dtype
-from ascendsim.ops.lowering.call import GRADIENTS, Call, leaves_in
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
+from ascendsim.ops.options.l2_start import STEP, L2Operands, l2_note, l2_start_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
 from ascendsim.ops.problems.strips import View
@@ -50,9 +51,11 @@ class ProductOptions(TypedDict, total=False):
                    kernel is launched with: the rules choose the rest. Or a file of plans (`read_plans`)
     schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
                    list, or {"grad_input": ...}; None: the usual ones
-    l2_start       "warm" (L2 holds what a run of the same kernel leaves in it), "cold", "handed" (it holds
-                   the first input of each kernel alone, so what a change of layout reads) or "chained"
-                   (empty as the call begins; each later kernel finds what those before it have left)
+    l2_start       operands in L2 as the call begins, as far as they fit: their names in a collection, or
+                   with commas between ("grad_output,input"; of a matrix product a, b); each later kernel
+                   finds what those before it have left. "step", the default: grad_output (a) alone, as in a
+                   training step; "chained": none. Of each kernel alike: "warm" (what a run of the same
+                   kernel leaves), "cold" (nothing), "handed" (its first input, so what a TransData reads)
     engine         "compiled" or "simpy", which find the same cycles; None: cycles from the first, which is
                    fast, and spans, where they are asked for, from the second, which is the definition
     most_instructions   a call of more instructions, as reckoned from its sizes before any is made, is
@@ -63,7 +66,7 @@ class ProductOptions(TypedDict, total=False):
     accumulation: str | AccumulationModel | None
     tiling: Tilings
     schedule: Schedules
-    l2_start: str
+    l2_start: L2Operands
     engine: str | None
     most_instructions: int | None
 
@@ -78,6 +81,9 @@ class CallOptions(ProductOptions, total=False):
                    after row. Others cost a ViewCopy each; the gradients of a result are contiguous anyway
     rules          rule set that says what is accepted and in which type it computes
     fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
+    layout         "NCHW": tensors lie row after row on the device, and the call changes their layouts where
+                   its product does; "NC1HWC0": they lie packed as the cube reads them, gradients stay so, and
+                   no TransData runs. Shapes and bits are the same
     """
 
     deterministic: bool | None
@@ -85,6 +91,7 @@ class CallOptions(ProductOptions, total=False):
     output_strides: Mapping[str, Sequence[int]] | None
     rules: str | Path
     fixpipe: str
+    layout: str
 
 
 def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> None:
@@ -145,13 +152,16 @@ CHOSEN_NOTES = {
     "user, rest tuned": "are given in part, the rest by a search as that for the operators' tuned entries.",
     "user, rest search": "are given in part, the rest by this simulator's search.",
 }
-L2_NOTES = {
-    "warm": "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
-    "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
-    "handed": "L2 holds the first input of each kernel, as another kernel has written it, and no other.",
-    "chained": "L2 is empty as the call begins; each kernel finds there what those before it have left.",
-}
 UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
+LAYOUTS = ("NCHW", "NC1HWC0")
+PACKED_NOTE = (
+    "Tensors lie in the cube's own layouts (NC1HWC0) as the call begins and gradients are left in them: no "
+    "TransData runs. What brings a tensor there, and a Transpose that folds images, is not saved."
+)
+UNPACKED_NOTE = (
+    "Layout NC1HWC0 changes nothing here: the cube's kernels change layouts themselves, in the cycles of "
+    "their reads, and for nothing as they write."
+)
 STRIDED_NOTE = (
     "What a vector core needs to gather strided elements, or to write them, is published nowhere: Contiguous "
     "and Transpose kernels read in blocks of 32 bytes or whole lines, whichever is less; ViewCopy kernels "
@@ -243,13 +253,15 @@ def options_of(function: str, given: Mapping[str, Any], known: type = CallOption
     """
     # The TypedDict is read, so that what a type checker accepts and what runs are the same list.
     require_known(function, given, list(known.__annotations__))
-    return Options(**given)
+    return Options(**given) if known is CallOptions else Options(**given, operands=("a", "b"))
 
 
 @dataclass(frozen=True)
 class Options:
     """The keywords of a call as `ProductOptions` and `CallOptions` describe them, with their defaults.
 
+    l2_start       given as there, kept as `l2_start_given` returns it
+    operands       names of the operator's operands, the one that was written last first
     Raises         ConfigError for a value without a meaning
     """
 
@@ -257,7 +269,7 @@ class Options:
     accumulation: str | AccumulationModel | None = None
     tiling: Tilings = None
     schedule: Schedules = None
-    l2_start: str = "warm"
+    l2_start: str = STEP
     engine: str | None = None
     most_instructions: int | None = MOST_INSTRUCTIONS
     deterministic: bool | None = None
@@ -265,16 +277,19 @@ class Options:
     output_strides: Mapping[str, Sequence[int]] | None = None
     rules: str | Path = "documented"
     fixpipe: str = "ctrl48"
+    layout: str = "NCHW"
+    operands: InitVar[tuple[str, ...]] = INPUTS
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, operands: tuple[str, ...]) -> None:
         """Refuse values without a meaning."""
-        for name, known in (("fixpipe", FIXPIPE_PRESETS), ("l2_start", L2_NOTES), ("engine", ENGINES)):
+        for name, known in (("fixpipe", FIXPIPE_PRESETS), ("engine", ENGINES), ("layout", LAYOUTS)):
             value = getattr(self, name)
             # By its type first: a value without a hash, or that compares element by element, is in no table.
             if not isinstance(value, str) or value not in known:
                 if name == "engine" and value is None:
                     continue
                 raise refusal(name, value, f"one of {', '.join(known)}" + ", or None" * (name == "engine"))
+        object.__setattr__(self, "l2_start", l2_start_given(self.l2_start, operands))
         if not isinstance(self.rules, str | Path):
             raise refusal("rules", self.rules, "the name of a rule set, or the path of a .toml file")
         if not isinstance(self.product, str | Path | Profile):
@@ -382,7 +397,11 @@ class Options:
         # Only the two products have a plan: grad_bias is a sum on the vector cores.
         cube = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
         compute, direct = decision.compute_dtype, decision.direct_outputs
-        in_one_order = self.one_order(decision)
+        in_one_order, packed = self.one_order(decision), self.layout != "NCHW"
+        if packed and not all(view.is_contiguous for view in views.values()):
+            raise ConfigError(
+                f'layout is "{self.layout}", whose tensors have no strides; leave strides out, or take "NCHW"'
+            )
         made = (
             leaves_in("grad_input", decision.dtypes, compute, direct=direct) if decision.wanted[0] else None
         )
@@ -397,6 +416,7 @@ class Options:
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
             direct,
+            packed,
         )
 
     def one_order(self, decision: Decision) -> bool:
@@ -436,12 +456,15 @@ class Options:
         timing   whether the result has cycles
         """
         found = (
-            [*whose_tilings(plans), L2_NOTES[self.l2_start]]
+            [*whose_tilings(plans), l2_note(self.l2_start)]
             if timing
             else [UNTIMED_NOTE, *whose_tilings(plans)]
         )
-        if timing and not self.profile.generation.changes_layouts:
+        changes = self.profile.generation.changes_layouts
+        if timing and not changes:
             found.insert(0, ROWS_NOTE)
+        if timing and self.layout != "NCHW":
+            found.insert(0, PACKED_NOTE if changes else UNPACKED_NOTE)
         found.append(f"Call checked by the rule set `{self.rules}`.")
         if strided:
             found.append(STRIDED_NOTE)

@@ -151,6 +151,8 @@ def _backprop_pads(layer: LayerSizes) -> dict[str, int]:
 
 # The nest that an entry of each gradient is for.
 NESTS = {"grad_input": "dgrad_shares", "grad_weight": "wgrad_stream"}
+# Nests of operators of which no entry is known.
+OTHER_NESTS = "dgrad_split", "wgrad_shares"
 # What the last round of grad_weight is cut along, by the number of streamkType; 0: it is whole.
 STREAM_TYPES = {"": 0, "batch_depth": 1, "height": 2}
 
@@ -215,9 +217,12 @@ def tiling_values(gradient: str, layer: LayerSizes, plan: Plan) -> dict[str, Any
 def _require_sayable(gradient: str, plan: Plan) -> None:
     nest = NESTS[gradient]
     if plan.schedule != nest:
+        # Operators have other nests, too, of which no entry is known.
+        theirs = plan.schedule in OTHER_NESTS
+        next_ = "keep the file of the plan" if theirs else "the operators' nest; tune with --nests operators"
         raise UnsupportedError(
-            f"entry of {gradient}: the plan's schedule is {plan.schedule}; entries are written of {nest}, "
-            "the operators' nest; tune with --nests operators"
+            f"entry of {gradient}: the plan's schedule is {plan.nest}; entries are written of {nest}"
+            f"{'; ' if theirs else ', '}{next_}"
         )
     if gradient == "grad_input" and plan.tiling.k_split > 1:
         raise UnsupportedError(

@@ -192,8 +192,11 @@ def _roofline(chart: Roofline) -> Figure:
     axes.set_title("10^12 multiply-adds a second", fontsize=8, loc="left")
     places = [(point.intensity, point.rate) for point in chart.points]
     _dots(axes, places, [MARK] * len(places))
+    own = [_own_roof(axes, chart, name, shape) for name, shape in (("mte1", "v"), ("memory", "s"))]
     across = _decades([roof.ridge, *(x for x, _ in places)])
-    up = _decades([roof.peak, *(y for _, y in places)])
+    up = _decades([roof.peak, *(y for _, y in places), *(height for heights in own for height in heights)])
+    if any(own):
+        axes.legend(loc="lower right", frameon=False)
     axes.set(xlim=across, ylim=up)
     axes.xaxis.set_major_formatter(_number)
     axes.yaxis.set_major_formatter(_number)
@@ -201,6 +204,16 @@ def _roofline(chart: Roofline) -> Figure:
     axes.text(across[1], roof.peak, f"cubes: {roof.peak:,.4g}", ha="right", va="bottom")
     _labels(axes, places, list(zip(places, chart.marks, strict=True)))
     return _figure(axes)
+
+
+def _own_roof(axes: Axes, chart: Roofline, name: str, shape: str) -> list[float]:
+    """Mark one roof of each kernel above its dot; return how high they are."""
+    found = [(point.intensity, high) for point in chart.points if (high := getattr(point, name)) is not None]
+    if found:
+        across, up = zip(*found, strict=True)
+        said = {"mte1": "roof of MTE1", "memory": "roof of main memory"}[name]
+        axes.scatter(across, up, s=24, marker=shape, c=SOFT, label=said, zorder=2)
+    return [height for _, height in found]
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:

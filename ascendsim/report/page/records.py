@@ -60,11 +60,17 @@ class Stacks(NamedTuple):
 
 
 class RooflinePoint(NamedTuple):
-    """A kernel: multiply-adds for each byte, and 10^12 multiply-adds a second."""
+    """A kernel: multiply-adds for each byte, and 10^12 multiply-adds a second.
+
+    mte1, memory   as many a second as its copies from L1 to L0, and its bytes over main memory, would allow
+                   if they never waited; None where it has none
+    """
 
     label: str
     intensity: float
     rate: float
+    mte1: float | None = None
+    memory: float | None = None
 
 
 class Roof(NamedTuple):

@@ -111,18 +111,18 @@ class Output:
 
 
 def _with_facts(answered: Answered, answer: StudyAnswer, command: Sequence[str]) -> Answered:
-    facts = study_facts(command, answer.variant, answer.digest, answer.assumed)
+    facts = study_facts(command, answer.variant, answer.digest, answer.ranged)
     return replace(answered, page=replace(answered.page, facts={**facts, **answered.page.facts}))
 
 
-def study_facts(command: Sequence[str], variant: str, digest: str, assumed: int) -> dict[str, str]:
+def study_facts(command: Sequence[str], variant: str, digest: str, ranged: int) -> dict[str, str]:
     """Return the command, the version, and which figures the product has."""
     return {
         "command": shlex.join(["ascendsim", *command]),
         "version": f"ascendsim {__version__}",
         "product": f"{variant}; digest of its figures {digest[:16]}",
-        "assumed figures": f"{assumed} figures of it that move cycles are assumed: nobody has "
-        f"published or measured them; `ascendsim profiles {variant}` lists them with their ranges",
+        "figures with a range": f"{ranged} figures of it that move cycles are known to within a range; "
+        f"`ascendsim profiles {variant}` lists them",
     }
 
 

@@ -178,8 +178,8 @@ def measured_notes(found: MeasuredRanking) -> list[str]:
     ]
     if not isnan(found.noise):
         said.append(
-            f"Ratios of two plans' times are off by {100 * found.noise:.1f} % in the median: it cannot "
-            "order closer ones."
+            f"Ratios of two plans' times are off by {100 * found.noise:.1f} % at the 90th percentile: it "
+            "cannot order closer ones."
         )
     few = "Fewer than three plans, or equal times, have no rank correlation."
     rank = found.rank

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from ascendsim.profile import load_profile
 from ascendsim.report.page.records import Bar, Dot, Page, Picture, Scatter, Section, Tornado
 from ascendsim.report.studies.answer import Answered, Compared, listed
 from ascendsim.report.studies.hardware_words import (
-    BELOW,
+    HANGS,
     NAMED,
     NEEDS,
     NO_FIT,
@@ -19,11 +21,14 @@ from ascendsim.report.studies.hardware_words import (
     between,
     hardware_ranked,
     hardware_sentence,
+    own_saving,
     verdict,
+    within_words,
 )
 from ascendsim.report.tables import value
 from ascendsim.report.words import L2_STARTS
-from ascendsim.studies.hardware.records import Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
+from ascendsim.studies.hardware.records import CORES, Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
+from ascendsim.studies.records import PARTS
 from ascendsim.studies.table import Table, form, microseconds, numbers, saving, share, us, words
 
 # So many changes fit a screen, whatever they do.
@@ -38,6 +43,7 @@ GAINS = (
     *(numbers("between", "saved_itself_between", between), words("verdict")),
 )
 TUNED = (words("change"), words("L2"), us("before"), us("after"), numbers("saves", show=saving))
+PARTED = (words("change"), words("L2"), words("when"), *(us(part) for part in PARTS), us("us"))
 LAYERS = (words("layer"), numbers("count", show=str), *TIMES, numbers("saves", "share", saving))
 DEFINITIONS = {
     "before": "Microseconds on the unchanged product, launches included, over all layers and their counts.",
@@ -45,8 +51,9 @@ DEFINITIONS = {
     "A dash: a plan does not fit any more.",
     "planned anew": "The changed product under the plans that its operators choose for it. Their rules were "
     "made for the product as it is, so that a faster part can come out slower.",
-    "better": "Each gradient of each layer under the faster of these two plans; of added cores, with all of "
-    "them left idle where that is faster: kernels beside the products are launched on all vector cores.",
+    "better": "Each gradient of each layer under the fastest of all plans: these two, and those of every "
+    "change that fits inside this one. Buffers and cores that a plan does not need are left unused where "
+    "that is faster, and a faster part that costs time is held back: whatever has more is never slower.",
     "tuned": "Each gradient of each layer under the best plan that is found for it, before and after the "
     "change alike; what that saves is what the change buys once plans are made for it.",
     "saves": "The part of the time before that the change saves, under the better plans.",
@@ -55,15 +62,18 @@ DEFINITIONS = {
     "column is shown, all is the change's. What buys most is said of the change itself.",
     "between": "What the change itself saves with assumed figures at the ends of their ranges: each alone, "
     "then all that lower it and all that raise it together.",
-    UNCLEAR: "0 lies in that interval: whether the change helps is not known.",
+    UNCLEAR: "The change itself saves, or costs, no more than the margin, or 0 lies in that interval. The "
+    "margin is what 9 of 10 estimated ratios of two plans' times are off by less than, of pairs that were "
+    "measured. How far ratios of two products are off, nobody has measured.",
+    HANGS: "At an end of a figure's range, moved alone, more than the margin is saved, and not with the "
+    "figure as it is; or the other way about. The break-even was found by bisection.",
+    ", ".join(PARTS): "Starting kernels; their first instructions; changes of layout; and all else.",
     NOTHING: "No layer is faster or slower for it, wherever assumed figures lie: what the change adds is "
     "left unused where using it would cost time, as the times under the same plan then show.",
     ONLY_PLAN: "All that is saved is saved by a new plan, on the unchanged product as well.",
     f"{NEEDS}, {PARTLY}": "At least half, or a tenth, of what the change itself saves comes of new plans "
     "that do not fit the unchanged product, or save less there: with the same plans it is that much less.",
     NO_FIT: "A plan of the unchanged product does not fit the changed one, so that new ones are followed.",
-    BELOW: "Less than the model's own margin: the median error of the estimated ratio of two plans' times. "
-    "How far ratios of two products are off, nobody has measured.",
     **L2_STARTS,
 }
 
@@ -105,6 +115,19 @@ def _shown(answer: HardwareAnswer, *, short: bool) -> Sequence[Gain]:
     return [gain for gain in gains if gain.change not in left_out]
 
 
+def parts_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
+    """Show what the times before each change and after it are made of; no row where nobody asked."""
+    rows = [
+        (gain.change, gain.start, when, *parts, us)
+        for gain in _shown(answer, short=short)
+        for when, parts, us in zip(
+            ("before", "better"), gain.parts_us, (gain.base_us, gain.better_us), strict=True
+        )
+        if parts
+    ]
+    return Table("What the times are made of, in microseconds", PARTED, tuple(rows))
+
+
 def tuned_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
     """Show the times under tuned plans, before each change and after it; no row where none were asked for."""
     rows = [
@@ -117,7 +140,7 @@ def tuned_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
 
 def hardware_tables(answer: HardwareAnswer) -> list[Table]:
     """Return what a terminal shows."""
-    tables = [tuned_table(answer, short=True)]
+    tables = [parts_table(answer, short=True), tuned_table(answer, short=True)]
     # The sentence says what the figures of a single change were and become.
     if len({gain.change for gain in answer.gains}) > 1 or any(len(g.figures) > NAMED for g in answer.gains):
         tables.append(figure_table(answer, short=True))
@@ -160,8 +183,29 @@ def notes(answer: HardwareAnswer, *, short: bool = False) -> list[str]:
             f"A dash: plans of {answer.variant} as it is do not fit the changed product. So with {change}: "
             f"{row.layer}: {row.misfit}."
         )
+    margin = answer.question.margin
+    found += _launches(answer)
+    found += [
+        f"{gain.change} with L2 {gain.start} {own_saving(gain, margin)}."
+        for gain in answer.gains
+        if verdict(gain, margin) == HANGS
+    ]
     found += [f"{name} cannot be timed: {reason}" for name, reason in answer.refused.items()]
     return found
+
+
+def _launches(answer: HardwareAnswer) -> list[str]:
+    """Say on which figure the launches of more cores hang: nobody measured them."""
+    more = any(new > old for gain in answer.gains for p, (old, new) in gain.figures.items() if p in CORES)
+    if not more:
+        return []
+    path = "launch.per_core_us"
+    figure = load_profile(answer.question.product).figures[path]
+    ends = f", {value(figure.range[0])} to {value(figure.range[-1])}" if figure.range else ""
+    return [
+        f"Launches on more cores than {answer.variant} has are extrapolated: {path}, "
+        f"{value(figure.value)} for each core ({figure.confidence}{ends})."
+    ]
 
 
 def hardware_title(answers: Sequence[HardwareAnswer]) -> str:
@@ -183,9 +227,9 @@ def hardware_page(answer: HardwareAnswer) -> Page:
         )
         for start in dict.fromkeys(gain.start for gain in drawn)
     )
-    tuned = [table for table in [tuned_table(answer)] if table.values]
+    others = [table for table in (parts_table(answer), tuned_table(answer)) if table.values]
     sections = [
-        Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer), *tuned)),
+        Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer), *others)),
         Section("What is changed", (), (), (figure_table(answer),)),
     ]
     layers = tuple(layer_table(gain) for gain in answer.gains)
@@ -215,7 +259,7 @@ def hardware_record(answer: HardwareAnswer) -> dict[str, Any]:
         "answer": hardware_sentence(answer),
         "product": answer.variant,
         "profile": answer.digest,
-        "assumed_figures": answer.assumed,
+        "ranged_figures": answer.ranged,
         "margin": answer.question.margin,
         "gains": [_gain_record(gain, answer.question.margin) for gain in answer.gains],
         "refused": dict(answer.refused),
@@ -242,12 +286,24 @@ def _gain_record(gain: Gain, margin: float) -> dict[str, Any]:
         "saved_by_plans_that_need_it_share": gain.needing_share,
         "distinguishable": gain.distinguishable,
         "verdict": verdict(gain, margin),
+        "conditions": [] if doubt is None else [asdict(one) for one in doubt.conditions],
+        "parts_us": [dict(zip(PARTS, us, strict=False)) for us in gain.parts_us],
         "layers": [_layer_record(row) for row in gain.layers],
     }
 
 
 def _layer_record(row: LayerGain) -> dict[str, Any]:
-    names = ("layer", "count", "base_us", "same_us", "anew_us", "better_us", "tuned_us", "new_plan")
+    names = (
+        "layer",
+        "count",
+        "base_us",
+        "same_us",
+        "anew_us",
+        "better_us",
+        "speed_us",
+        "tuned_us",
+        "new_plan",
+    )
     return {name: getattr(row, name) for name in (*names, "plan_us", "misfit")}
 
 
@@ -257,7 +313,10 @@ DESIGN_DEFINITIONS = {
     "on the design, by the worst start of L2 of each gradient.",
     "counted": "Each gradient's product, and the kernels that come of its plan. Changes of layout "
     "(TransData) are left out, also of what a change of the hardware does to them.",
-    "tuned": "The same under the best plan of each gradient that was found.",
+    "tuned": "The same under the best plan of each gradient that was found for it, or for a design that fits "
+    "inside it: what that one has more may stay unused, so that it is never slower.",
+    UNCLEAR: "The fastest design saves no more of its time than the margin, or not with figures at every end "
+    "of their ranges. Else it saves what lies between the two, each figure moved alone, then all together.",
     "front": "No other design takes at most its time at no more cost.",
     **L2_STARTS,
 }
@@ -269,44 +328,36 @@ def codesign_sentence(answer: DesignAnswer) -> str:
     front = answer.front
     if not front:
         return f"{where}: none of {len(answer.designs)} designs can be timed; {answer.designs[0].reason}"
-    best, as_is = front[-1], answer.designs[0]
+    best, as_is, untold = front[-1], answer.designs[0], answer.untold
     within = "" if answer.question.budget is None else f" within {answer.question.budget:g}"
     compared = ""
-    if not as_is.reason and best is not as_is:
-        saved, margin = 1 - best.tuned_us / as_is.tuned_us, answer.question.margin
-        compared = f", {share(saved)} % less than the product as it is ({as_is.cost:g})"
-        if saved < margin:
-            compared += (
-                f": not distinguishable, as estimated ratios of two plans are off by {share(margin)} %"
-            )
+    if not as_is.reason and as_is is not best and as_is not in untold:
+        saved = share(1 - best.tuned_us / as_is.tuned_us)
+        doubt = f"; {within_words(as_is.behind)}" if as_is.behind else ""
+        compared = f", {saved} % less than the product as it is ({as_is.cost:g}{doubt})"
     timed = sum(not design.reason for design in answer.designs)
     refused = sum(design.refused for design in answer.designs)
     tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
     return (
         f"{where}: the fastest design{within} is {best.name}, which costs {best.cost:g} and takes "
-        f"{microseconds(best.tuned_us)} us{compared}{_as_fast(answer)}; {len(front)} of {timed} designs are "
+        f"{microseconds(best.tuned_us)} us{compared}{_as_fast(untold)}; {len(front)} of {timed} designs are "
         f"on the front{tail}."
     )
 
 
-def _as_fast(answer: DesignAnswer) -> str:
-    """Name the cheapest design whose time is not told from that of the fastest, if it is another."""
-    best = answer.front[-1]
-    # The front begins with the cheapest, and ends with the fastest.
-    near = next(
-        (one for one in answer.front if 1 - best.tuned_us / one.tuned_us < answer.question.margin), best
-    )
-    if near is best:
+def _as_fast(untold: Sequence[Design]) -> str:
+    """Name the designs that are not told from the fastest, the cheapest first."""
+    if not untold:
         return ""
-    return (
-        f"; the cheapest that is not distinguishable from it is {near.name}, which costs {near.cost:g} and "
-        f"takes {microseconds(near.tuned_us)} us"
-    )
+    cheapest = sorted(untold, key=lambda design: (design.cost or 0.0, design.tuned_us))
+    named = [f"{one.name} ({one.cost:g}, {microseconds(one.tuned_us)} us)" for one in cheapest[:NAMED]]
+    more = f" and {len(untold) - NAMED} more" if len(untold) > NAMED else ""
+    return f"; {UNCLEAR} from it, the cheapest first: {', '.join(named)}{more}"
 
 
 DESIGNS = (
     *(numbers("no."), words("design"), numbers("cost", show=form("g"), absent="-")),
-    *(us("usual us"), us("tuned us"), words("front")),
+    *(us("usual us"), us("tuned us"), words("fastest saves"), words("front")),
 )
 
 
@@ -314,7 +365,7 @@ def codesign_table(answer: DesignAnswer) -> Table:
     """Show every design, the product as it is first."""
     front = _names(answer.front)
     rows = tuple(
-        (at, design.name, design.cost, *_design_cells(design, front))
+        (at, design.name, design.cost, *_design_cells(design, answer, front))
         for at, design in enumerate(answer.designs, start=1)
     )
     return Table("Designs", DESIGNS, rows)
@@ -324,11 +375,19 @@ def _names(designs: Iterable[Design]) -> frozenset[str]:
     return frozenset(design.name for design in designs)
 
 
-def _design_cells(design: Design, front: frozenset[str]) -> tuple[Any, ...]:
+def _design_cells(design: Design, answer: DesignAnswer, front: frozenset[str]) -> tuple[Any, ...]:
     if design.reason:
         why = design.reason.partition("\n")[0]
-        return None, None, f"refused: {why}" if design.refused else why
-    return design.usual_us, design.tuned_us, "yes" if design.name in front else ""
+        return None, None, "", f"refused: {why}" if design.refused else why
+    saved = 1 - answer.front[-1].tuned_us / design.tuned_us
+    if design is answer.front[-1]:
+        told = "is it"
+    elif design in answer.untold:
+        told = UNCLEAR
+    else:
+        doubt = design.behind
+        told = between((doubt.low, doubt.high)) if doubt else f"{share(saved)} %"
+    return design.usual_us, design.tuned_us, told, "yes" if design.name in front else ""
 
 
 def codesign_page(answer: DesignAnswer) -> Page:
@@ -367,6 +426,8 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
         "designs": [
             {name: getattr(design, name) for name in names}
             | {"figures": dict(design.figures), "front": design.name in front}
+            | {"told_from_fastest": design not in answer.untold}
+            | {"fastest_saves_between": [design.behind.low, design.behind.high] if design.behind else None}
             for design in answer.designs
         ],
     }

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from typing import Any
 
 from ascendsim.report.tables import value
-from ascendsim.studies.hardware.records import Gain, HardwareAnswer
+from ascendsim.studies.hardware.records import Doubt, Gain, HardwareAnswer
 from ascendsim.studies.table import saving, share
+from ascendsim.studies.verdicts import GainVerdict, condition_words
 
 # The most figures of a change that a sentence shows with their values.
 NAMED = 3
 
-UNCLEAR, NOTHING = "not distinguishable", "no change"
-ONLY_PLAN = "another plan alone"
+UNCLEAR, NOTHING = "not told apart", "no change"
+HANGS, ONLY_PLAN = "hangs on a figure", "another plan alone"
 NEEDS, PARTLY = "needs a new plan", "partly needs a new plan"
-NO_FIT, BELOW = "old plan does not fit", "below margin"
+NO_FIT = "old plan does not fit"
+# Of what surely saves, or costs, more than the margin.
+SURE = ("", NEEDS, PARTLY, NO_FIT)
 
 
 def hardware_sentence(answer: HardwareAnswer) -> str:
@@ -28,9 +32,10 @@ def hardware_sentence(answer: HardwareAnswer) -> str:
     said, name = _said(by_name[best], answer.question.margin), named(by_name[best][0])
     if len(by_name) == 1:
         return f"{where}: {name} {said}."
-    if not _saves(by_name[best]):
+    if not _saves(by_name[best], answer.question.margin):
         return f"{where}: {_none_saves(answer, by_name, best)}."
-    return f"{where}: of {len(by_name)} changes {name} buys most: it {said}{_idle(by_name)}."
+    idle = _idle(by_name, answer.question.margin)
+    return f"{where}: of {len(by_name)} changes {name} buys most: it {said}{idle}."
 
 
 def hardware_ranked(answers: Sequence[HardwareAnswer]) -> str:
@@ -43,7 +48,7 @@ def hardware_ranked(answers: Sequence[HardwareAnswer]) -> str:
             continue
         best = _best(by_name)
         said = f"{named(by_name[best][0])} {_said(by_name[best], answer.question.margin)}"
-        if len(by_name) > 1 and not _saves(by_name[best]):
+        if len(by_name) > 1 and not _saves(by_name[best], answer.question.margin):
             said = f"none of {len(by_name)} changes surely saves time"
         found.append((_surely(by_name[best]), f"on {answer.variant} {said}"))
     # Of equal ones in the order in which they were asked for.
@@ -62,11 +67,38 @@ def named(gain: Gain) -> str:
 
 
 def verdict(gain: Gain, margin: float) -> str:
-    """Say that the change itself saves nothing, or may, or by plans that need it; "" where it just saves."""
-    if not gain.distinguishable:
-        moved = gain.own_share or (gain.doubt and (gain.doubt.low or gain.doubt.high))
-        return UNCLEAR if moved else ONLY_PLAN if gain.plan_share else NOTHING
-    return "; ".join(filter(None, (_of_plans(gain), BELOW if abs(gain.own_share) < margin else "")))
+    """Say whether the change itself saves or costs more than the margin; of what surely does, by which plans.
+
+    That is sure where it holds with each figure at either end of its range, and with all that lower it.
+    """
+    doubt = gain.doubt
+    if doubt and doubt.conditions:
+        return HANGS
+    if not gain.own_share and not (doubt and (doubt.low or doubt.high)):
+        return ONLY_PLAN if gain.plan_share else NOTHING
+    if abs(gain.own_share) <= margin or not gain.distinguishable:
+        return UNCLEAR
+    return _of_plans(gain)
+
+
+def condition(gain: Gain, margin: float) -> str:
+    """Say on which figures it hangs that a change itself saves, or costs; "" where it hangs on none."""
+    if gain.doubt is None:
+        return ""
+    # Those that move most: a sentence has room for few.
+    own = sorted(gain.doubt.conditions, key=lambda one: -abs(one.share - abs(gain.own_share)))
+    verdict = GainVerdict(gain.own_share, abs(gain.own_share) > margin, conditions=tuple(own[:NAMED]))
+    said = condition_words(verdict, _near)
+    return said + (f" ({len(own) - NAMED} more in --json)" if len(own) > NAMED else "")
+
+
+def _near(end: Any) -> str:
+    return f"{end:.3g}" if isinstance(end, float) else value(end)
+
+
+def within_words(doubt: Doubt) -> str:
+    """Print between what a saving lies, and the figure that moves it most."""
+    return between((doubt.low, doubt.high)) + (f", most by {doubt.most}" if doubt.most else "")
 
 
 def between(ends: Sequence[float]) -> str:
@@ -95,48 +127,49 @@ def _surely(gains: Sequence[Gain]) -> tuple[float, float]:
     return min(least), max(least)
 
 
-def _saves(gains: Sequence[Gain]) -> bool:
-    """Return whether a change saves time under some start, wherever assumed figures lie."""
-    return _surely(gains)[1] > 0
+def _saves(gains: Sequence[Gain], margin: float) -> bool:
+    """Return whether a change surely saves time under some start."""
+    return any(gain.own_share > 0 and verdict(gain, margin) in SURE for gain in gains)
 
 
 def _none_saves(answer: HardwareAnswer, by_name: Mapping[str, Sequence[Gain]], best: str) -> str:
     """Say that no change saves time: all of them change nothing, may be none, or cost."""
-    none = f"none of {len(by_name)} changes"
+    none, margin = f"none of {len(by_name)} changes", answer.question.margin
     starts = f"with L2 {' or '.join(answer.question.starts)}"
-    nothing, unclear = _unlike(by_name)
-    if nothing == len(by_name):
+    idle = _idle(by_name, margin)
+    if all(_told(gains, margin) == {NOTHING} for gains in by_name.values()):
         return f"{none} changes anything {starts}"
-    if nothing + unclear == len(by_name):
-        return f"{none} is distinguishable from no change {starts}"
-    if nothing + unclear:
-        return f"{none} surely saves time {starts}{_idle(by_name)}"
-    if any(_needless(gains) for gains in by_name.values()):
-        return f"{none} saves time itself {starts}{_idle(by_name)}"
-    said = _said(by_name[best], answer.question.margin)
+    if idle or margin:
+        return f"{none} surely saves {_more_than(margin)}{starts}{idle}"
+    said = _said(by_name[best], margin)
     return f"{none} saves time {starts}; {named(by_name[best][0])}, the least costly, {said}"
 
 
-def _unlike(by_name: Mapping[str, Sequence[Gain]]) -> tuple[int, int]:
-    """Count the changes that change nothing under any start, and those that may be none under all."""
-    same = [{verdict(gain, 0.0) for gain in gains} for gains in by_name.values()]
-    nothing = sum(verdicts == {NOTHING} for verdicts in same)
-    return nothing, sum(verdicts <= {NOTHING, UNCLEAR} for verdicts in same) - nothing
+def _more_than(margin: float) -> str:
+    return f"more than {share(margin)} % " if margin else "time "
 
 
-def _idle(by_name: Mapping[str, Sequence[Gain]]) -> str:
+def _told(gains: Sequence[Gain], margin: float) -> set[str]:
+    return {verdict(gain, margin) for gain in gains}
+
+
+def _idle(by_name: Mapping[str, Sequence[Gain]], margin: float) -> str:
     """Say how many changes are none, as the end of a sentence."""
-    nothing, unclear = _unlike(by_name)
-    change = f"; {nothing} of them {'changes' if nothing == 1 else 'change'} nothing" if nothing else ""
-    change += f"; {unclear} of them cannot be distinguished from no change" if unclear else ""
-    alone = sum(_needless(gains) for gains in by_name.values())
-    return change + (f"; of {alone} of them only another plan helps, which needs no change" if alone else "")
-
-
-def _needless(gains: Sequence[Gain]) -> bool:
-    """Return whether all that comes with a change comes of plans that the unchanged product can follow."""
-    verdicts = {verdict(gain, 0.0) for gain in gains}
-    return ONLY_PLAN in verdicts and verdicts <= {ONLY_PLAN, NOTHING}
+    told = [_told(gains, margin) for gains in by_name.values()]
+    nothing = sum(verdicts == {NOTHING} for verdicts in told)
+    unclear = sum(UNCLEAR in verdicts <= {NOTHING, ONLY_PLAN, UNCLEAR} for verdicts in told)
+    alone = sum(ONLY_PLAN in verdicts <= {NOTHING, ONLY_PLAN} for verdicts in told)
+    hanging = [name for name, verdicts in zip(by_name, told, strict=True) if HANGS in verdicts]
+    said = f"; {nothing} of them {'changes' if nothing == 1 else 'change'} nothing" if nothing else ""
+    said += (
+        f"; {unclear} of them {'is' if unclear == 1 else 'are'} not told apart from none" if unclear else ""
+    )
+    said += f"; of {alone} of them only another plan helps, which needs no change" if alone else ""
+    if hanging:
+        first = next(gain for gain in by_name[hanging[0]] if condition(gain, margin))
+        also = f" (and of {len(hanging) - 1} more)" if len(hanging) > 1 else ""
+        said += f"; of {named(first)}{also} it hangs on a figure: it {own_saving(first, margin)}"
+    return said
 
 
 def _said(gains: Sequence[Gain], margin: float) -> str:
@@ -148,35 +181,39 @@ def _said(gains: Sequence[Gain], margin: float) -> str:
 
 
 def _saving(gain: Gain, margin: float) -> str:
-    said = _own_saving(gain, margin)
+    said = own_saving(gain, margin)
     if not gain.plan_share:
         return said
-    also = "and" if gain.own_share > 0 and gain.distinguishable else "but"
+    also = "and" if gain.own_share > 0 and verdict(gain, margin) in SURE else "but"
     return (
         f"{said}, {also} another plan that the product as it is can follow saves {share(gain.plan_share)} %,"
     )
 
 
-def _own_saving(gain: Gain, margin: float) -> str:
+def own_saving(gain: Gain, margin: float) -> str:
     """Say what the change itself saves, beside plans that need no change."""
     told, itself = verdict(gain, margin), "itself " if gain.plan_share else ""
-    if told in (NOTHING, ONLY_PLAN):
-        return f"{itself}changes nothing"
-    within = f" ({between((gain.doubt.low, gain.doubt.high))})" if gain.doubt else ""
-    if told == UNCLEAR:
-        return f"{itself}is {UNCLEAR} from no change{within}"
+    within = f" ({within_words(gain.doubt)})" if gain.doubt else ""
     verb = "saves" if gain.own_share > 0 else "costs"
     # The verb is said once.
     said = f"{itself}{verb} {share(abs(gain.own_share))} %{within.replace('(costs ', '(')}"
-    plans, clauses = _of_plans(gain), []
+    if abs(gain.own_share) > margin and told == HANGS:
+        return f"{said} if {condition(gain, margin)}"
+    if told == HANGS and gain.doubt:
+        most = max(one.share for one in gain.doubt.conditions)
+        none = "changes nothing" if not gain.own_share else f"is {UNCLEAR} from no change"
+        return f"{itself}{none}{within}, but saves up to {share(most)} % if {condition(gain, margin)}"
+    if told in (NOTHING, ONLY_PLAN):
+        return f"{itself}changes nothing"
+    if told == UNCLEAR:
+        said = within_words(gain.doubt) if gain.doubt else f"{verb} {share(abs(gain.own_share))} %"
+        said += f"; margin {share(margin)} %" if gain.distinguishable else ""
+        return f"{itself}is {UNCLEAR} from no change ({said})"
+    plans = _of_plans(gain)
     if plans == NO_FIT:
-        clauses.append("under new plans since old ones do not fit")
-    elif plans:
-        partly = "partly " if plans == PARTLY else ""
-        said += f" {partly}by a plan that needs it ({', '.join(_two_plans(gain))})"
-    if BELOW in told:
-        clauses.append(f"below the model's margin of {share(margin)} %")
-    return ", ".join([said, *clauses]) + ("," if clauses and not gain.plan_share else "")
+        return f"{said}, under new plans since old ones do not fit" + ("" if gain.plan_share else ",")
+    partly = "partly " if plans == PARTLY else ""
+    return f"{said} {partly}by a plan that needs it ({', '.join(_two_plans(gain))})" if plans else said
 
 
 def _two_plans(gain: Gain) -> tuple[str, ...]:

@@ -11,160 +11,45 @@ from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.report.document import plain
 from ascendsim.report.page.records import Exponents, Page, Picture, Range, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered, Compared, listed
+from ascendsim.report.studies.precision_words import (
+    DEFINITIONS,
+    error_range,
+    error_text,
+    math_numbers,
+    mode_words,
+    precision_sentence,
+    reasons,
+)
 from ascendsim.studies.modes.choice import ModeSummary, PrecisionStudy
-from ascendsim.studies.modes.records import CaseErrors, FormatShare
+from ascendsim.studies.modes.records import CaseErrors, FormatShare, GradientError
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, us, words
 
 
-def mode_words(row: ModeSummary) -> str:
-    """Name a mode."""
-    cube = "" if row.compute_dtypes == (row.dtype,) else f" ({' or '.join(row.compute_dtypes)} in the cube)"
-    scale = "" if row.loss_scale == 1 else f" and a loss scale of {row.loss_scale:g}"
-    return f"{row.dtype} with cubeMathType {math_numbers(row)}{cube}{scale}"
-
-
-def precision_sentence(study: PrecisionStudy) -> str:
-    """Answer in one sentence: the cheapest mode that passes, or the nearest one."""
-    where = f"On {study.variant}, {study.question.title}: "
-    models = (
-        f" under each of {len(study.question.axes.models)} accumulation models"
-        if len(study.question.axes.models) > 1
-        else ""
-    )
-    within = f"within {study.question.limit:.1e} of float64 in every gradient{models}"
-    best, near = study.cheapest, study.nearest
-    if best is not None:
-        error = error_range(best.least, best.most)
-        cost = f"{microseconds(best.time_us)} us, error {error}"
-        return f"{where}the cheapest mode {within} is {mode_words(best)}: {cost}{_more_exact(study)}."
-    if near is not None:
-        error = error_range(near.least, near.most)
-        return f"{where}no mode is {within}; the nearest is {mode_words(near)}, error {error}."
-    return f"{where}no mode is {within}: the interface refuses them, or they overflow."
-
-
 def precision_compared(studies: Sequence[PrecisionStudy]) -> Compared:
-    """Compare products in one sentence: the cheapest mode that passes on each, the fastest first."""
-    passing = [(study.cheapest, study) for study in studies]
-    timed = [(best.time_us, study.variant, best) for best, study in passing if best is not None]
+    """Compare products in one sentence: the answer on each, the fastest first."""
+    answers = [(study.best, study) for study in studies]
+    timed = [(best.time_us, study.variant, best) for best, study in answers if best is not None]
     found = [
         f"on {variant} {mode_words(best)}, {microseconds(time_us)} us, "
         f"error {error_range(best.least, best.most)}"
         for time_us, variant, best in sorted(timed, key=lambda row: row[0])
     ]
-    found += [f"on {study.variant} none" for best, study in passing if best is None]
-    within = f"within {studies[0].question.limit:.1e} of float64"
-    answer = f"{studies[0].question.title}, the cheapest mode {within} on each product: {'; '.join(found)}."
+    found += [f"on {study.variant} none" for best, study in answers if best is None]
+    answer = (
+        f"{studies[0].question.title}, of the fastest modes that pass the most accurate on each product: "
+        f"{'; '.join(found)}."
+    )
     return Compared(precision_title(studies), answer)
-
-
-def _more_exact(study: PrecisionStudy) -> str:
-    """Name the modes that are more exact, and as fast within the model's error."""
-    named = [
-        f"{mode_words(row)} ({microseconds(row.time_us)} us, error {error_range(row.least, row.most)})"
-        for row in study.more_exact
-    ]
-    if not named:
-        return ""
-    return (
-        f"; more exact, and in time not distinguishable from it, {'is' if len(named) == 1 else 'are'} "
-        f"{' and '.join(named)}: {100 * study.question.margin:.1f} % is the model's own error"
-    )
-
-
-def reasons(study: PrecisionStudy) -> Iterator[str]:
-    """Yield why a verdict differs between loss scales, then why rules of the field fail."""
-    for bad, good in study.verdict_flips():
-        assert bad.worst is not None
-        case = bad.worst.case
-        # HF32 has the range of the float32 that it is read from.
-        read = bad.compute_dtypes[0]
-        name = bad.dtype if read.startswith("hf32") else read
-        before, after = (study.share(case, "grad_output", name, row.loss_scale) for row in (bad, good))
-        assert before is not None
-        assert after is not None
-        beyond = before.overflow > 0 or bad.worst.error.overflow > 0
-        yield (
-            f"{mode_words(good)} passes; with a loss scale of {bad.loss_scale:g} the mode fails "
-            f"(error {error_text(bad.most)} in {bad.worst.error.name} of {case}, "
-            f"most of it {_largest(bad)}): "
-            + (_overflowing(bad, before) if beyond else _subnormal(before, after))
-        )
-    told = set()
-    for row in study.rows:
-        for rule, reason in row.failed:
-            if rule not in told:
-                told.add(rule)
-                yield f"The rule {rule} is missed, such as by {mode_words(row)}: {reason}."
-
-
-def _largest(row: ModeSummary) -> str:
-    """Name the largest part of the largest error."""
-    assert row.worst is not None
-    parts = row.worst.error.parts
-    return max(parts, key=lambda name: parts[name] if parts[name] == parts[name] else 0.0)
-
-
-def _subnormal(before: FormatShare, after: FormatShare) -> str:
-    if before.subnormal is None or after.subnormal is None:
-        return f"{before.zero:.2%} of the non-zero grad_output become 0 in {before.format}."
-    scale = f"with a loss scale of {after.loss_scale:g}" if after.loss_scale != 1 else "without a loss scale"
-    return (
-        f"{before.subnormal:.2%} of the non-zero grad_output are subnormal in {before.format}: the smaller, "
-        f"the fewer bits ({before.zero:.2%} become 0); {scale} {after.subnormal:.2%} are."
-    )
-
-
-def _overflowing(bad: ModeSummary, share: FormatShare) -> str:
-    assert bad.worst is not None
-    worst = bad.worst.error
-    return (
-        f"{share.overflow:.2%} of grad_output overflow in {share.format}, and {worst.overflow:.2%} of "
-        f"{worst.name} are Inf or NaN."
-    )
-
-
-def math_numbers(row: ModeSummary) -> str:
-    """Return the cubeMathTypes that a mode stands for."""
-    return "/".join(map(str, row.cube_math_types))
-
-
-def error_text(error: float) -> str:
-    """Print an error; what is not finite has no parts."""
-    return "-" if error != error else "0" if error == 0 else f"{error:.1e}"
-
-
-def error_range(least: float, most: float) -> str:
-    """Print the errors under the best and the worst model, once where they are alike."""
-    ends: Sequence[str] = list(dict.fromkeys((error_text(least), error_text(most))))
-    return " .. ".join(ends)
-
-
-DEFINITIONS = {
-    "error": "L2 norm of a gradient minus the float64 one of the tensors as they were given, relative to "
-    "the norm of that: of the worst gradient of the worst case. Two numbers: under the best and the worst "
-    "accumulation model. A gradient is divided by the loss scale first.",
-    "storage, cast, output, sums": "Parts of that error, which add up to it element by element (their "
-    "norms need not): storing the tensors in their format; what the cube reads instead of what is stored; "
-    "rounding the exact gradient once to the formats in which it leaves; the rest, which is accumulation.",
-    "of terms": "Largest error of an element, storage apart, over the sum of the magnitudes |a b| of its "
-    "terms: the error of the sum, whatever of it cancels.",
-    "other bits": "Largest share of elements of a gradient whose bits another accumulation model changes.",
-    "passes limit": "Whether a mode passes: every gradient of every case has an error within the limit "
-    "under every accumulation model, without NaN or Inf. Of those that pass the fastest is the cheapest.",
-    "misses rules": "Acceptance rules of the field that some gradient misses, held against float64 of the "
-    "stored tensors (docs/arithmetic.md has them). They judge elements one by one and decide nothing here: "
-    "a gradient within the limit misses them where terms cancel; the reasons above tell that from lost bits.",
-    "us": "Microseconds of all calls as `ascendsim run` estimates them, launches included, L2 warm.",
-    "loss scale": "grad_output is multiplied by it before it is stored, gradients are divided by it.",
-    "subnormal": "Share of the values that are not zero below the format's smallest normal value, where "
-    "bits are lost one by one; those that become zero are among them.",
-}
 
 
 MODES = (
     *(words("format"), words("cubeMathType"), words("in the cube"), numbers("loss scale"), us("us")),
-    *(numbers("error"), words("passes limit"), words("misses rules"), words("worst")),
+    *(
+        numbers("error"),
+        numbers("limit", show=error_text, absent=""),
+        numbers("lost", show=percent, absent=""),
+    ),
+    *(words("passes"), words("misses rules"), words("worst")),
 )
 PARTS = (
     *(words("format"), words("cubeMathType"), numbers("loss scale"), numbers("error")),
@@ -173,7 +58,18 @@ PARTS = (
         for name in ("storage", "cast", "output", "sums", "of terms")
     ),
     numbers("other bits", show=percent),
+    words("cause"),
 )
+SMALL = (
+    *(words("format"), words("cubeMathType"), numbers("loss scale"), words("gradient")),
+    *(numbers(name, show=form(".2%")) for name in ("become 0", "subnormal", "beyond")),
+    *(
+        words("lost by decade, largest first"),
+        numbers("worst channel"),
+        numbers("its error", show=error_text),
+    ),
+)
+SHOWN_DECADES = 3
 
 
 def mode_table(study: PrecisionStudy) -> Table:
@@ -201,7 +97,7 @@ def _told(study: PrecisionStudy) -> Iterator[ModeSummary]:
 def _mode_row(study: PrecisionStudy, row: ModeSummary) -> tuple[Any, ...]:
     first = (row.dtype, math_numbers(row), " or ".join(row.compute_dtypes))
     if row.worst is None:
-        return (*first, "", "", "", "refused", "", "")
+        return (*first, "", "", "", None, None, "refused", "", "")
     e = row.worst.error
     several = len(study.cases) > 1
     return (
@@ -209,17 +105,89 @@ def _mode_row(study: PrecisionStudy, row: ModeSummary) -> tuple[Any, ...]:
         f"{row.loss_scale:g}",
         row.time_us,
         error_range(row.least, row.most),
-        "yes, cheapest" if row == study.cheapest else "yes" if row.passes(study.question.limit) else "no",
+        row.limit,
+        row.lost,
+        _verdict(study, row),
         " ".join(rule for rule, _ in row.failed),
         f"{e.name} of {row.worst.case}" if several else e.name,
     )
+
+
+def _verdict(study: PrecisionStudy, row: ModeSummary) -> str:
+    if not row.passes:
+        return f"no: {' and '.join(row.missed)}"
+    return "yes, best" if row == study.best else "yes, same time" if row in study.tied else "yes"
 
 
 def _parts_row(row: ModeSummary) -> tuple[Any, ...]:
     assert row.worst is not None
     e = row.worst.error
     first = (row.dtype, math_numbers(row), f"{row.loss_scale:g}", error_range(row.least, row.most))
-    return (*first, *e.parts.values(), e.of_terms, row.different)
+    cause = f"{e.causes[0][0]} {percent(e.causes[0][1])}" if e.causes else ""
+    return (*first, *e.parts.values(), e.of_terms, row.different, cause)
+
+
+def small_table(study: PrecisionStudy) -> Table:
+    """Show what range takes of the gradient of each mode that loses the most, and its worst channel."""
+    rows = []
+    for row in study.rows:
+        if row.emptiest is not None:
+            e, count = row.emptiest.error, sum(one.count for one in row.emptiest.error.decades) or 1
+            taken = (
+                sum(getattr(one, name) for one in e.decades) / count
+                for name in ("zero", "subnormal", "beyond")
+            )
+            first = row.dtype, math_numbers(row), f"{row.loss_scale:g}", e.name
+            rows.append((*first, *taken, _by_decade(e), e.channel, e.of_channel))
+    return Table(
+        "Elements lost for want of range, in the gradient of each row that loses the most", SMALL, tuple(rows)
+    )
+
+
+def _by_decade(error: GradientError) -> str:
+    """Print the shares lost of the largest decades that lose any; those below as one."""
+    losing = [one for one in reversed(error.decades) if one.lost]
+    shown, rest = losing[:SHOWN_DECADES], losing[SHOWN_DECADES:]
+    said = [f"1e{one.exponent:+03d} {percent(one.lost / one.count)}" for one in shown]
+    if rest:
+        share = sum(one.lost for one in rest) / sum(one.count for one in rest)
+        said.append(f"below {percent(share)}")
+    return ", ".join(said)
+
+
+DECADES = (
+    *(words("of", "case"), words("gradient", "name"), words("format", "dtype")),
+    *(words("cubeMathType", "cube_math_types"), words("model")),
+    numbers("loss scale", "loss_scale", form("g")),
+    numbers("decade", "exponent", lambda at: f"1e{at:+03d}"),
+    *(numbers("elements", "count"), numbers("error", "error", error_text, absent="-")),
+    *(numbers("become 0", "zero"), numbers("subnormal", "subnormal"), numbers("beyond", "beyond")),
+)
+
+
+def decade_table(study: PrecisionStudy) -> Table:
+    """Show each gradient by decades of magnitude: of models that lose alike the first."""
+    rows = []
+    for case in study.cases:
+        seen = set()
+        for mode in case.modes:
+            key = mode.dtype, mode.cube_math_types, mode.loss_scale
+            if key in seen:
+                continue
+            seen.add(key)
+            about = {
+                "case": case.name,
+                "dtype": mode.dtype,
+                "loss_scale": mode.loss_scale,
+                "model": mode.accumulation,
+            }
+            about["cube_math_types"] = "/".join(map(str, mode.cube_math_types))
+            rows += [
+                {**about, "name": error.name, **asdict(decade)}
+                for error in mode.gradients
+                for decade in error.decades
+            ]
+    return Table.of("Every gradient by decades of magnitude, under the first model", DECADES, rows)
 
 
 def refusals(study: PrecisionStudy) -> Iterator[str]:
@@ -277,7 +245,9 @@ GRADIENTS = (
     numbers("sums", "accumulation", error_text, absent="-"),
     numbers("of terms", "of_terms", error_text, absent="-"),
     numbers("other bits", "different", form(".1%")),
-    numbers("underflow", "underflow", form(".2%")),
+    *(numbers("become 0", "underflow", form(".2%")), numbers("lost", "lost", form(".2%"))),
+    *(numbers("worst channel", "channel"), numbers("its error", "of_channel", error_text)),
+    words("cause", "causes"),
     words("misses rules", "failed"),
 )
 
@@ -296,6 +266,8 @@ def precision_rows(study: PrecisionStudy) -> list[dict[str, Any]]:
             of_mode["cube_math_types"] = "/".join(map(str, mode.cube_math_types))
             for error in mode.gradients:
                 own = asdict(error) | {"failed": " ".join(rule for rule, _ in error.failed)}
+                del own["decades"]
+                own |= {"lost": error.lost, "causes": error.causes[0][0] if error.causes else ""}
                 about = {"product": study.variant, "case": case.name, "count": case.count}
                 # `accumulation` is the part of the error that comes of the model.
                 rows.append({**about, **of_mode, **own, "model": mode.accumulation})
@@ -308,13 +280,18 @@ def precision_record(study: PrecisionStudy) -> dict[str, Any]:
         "answer": precision_sentence(study),
         "reasons": list(reasons(study)),
         "variant": study.variant,
-        "limit": study.question.limit,
+        "limits": asdict(study.question.limits),
         "margin": study.question.margin,
         "data": list(study.question.data),
-        "modes": [plain(asdict(row)) | {"passes": row.passes(study.question.limit)} for row in study.rows],
+        "modes": [_mode_record(study, row) for row in study.rows],
         "cases": [plain(asdict(case)) for case in study.cases],
         "definitions": DEFINITIONS,
     }
+
+
+def _mode_record(study: PrecisionStudy, row: ModeSummary) -> dict[str, Any]:
+    told = {"passes": row.passes, "tied": row in study.tied, "best": row == study.best, "lost": row.lost}
+    return dict(plain(asdict(row))) | told
 
 
 MOST_PICTURES = 12
@@ -326,22 +303,33 @@ def precision_page(study: PrecisionStudy) -> Page:
     """Return the page: reasons, modes, where errors come from, exponents, and every gradient."""
     sections = (
         Section("Why", (*reasons(study), *refusals(study))),
-        Section("Modes", tables=(mode_table(study), parts_table(study))),
+        Section("Modes", tables=(mode_table(study), parts_table(study), small_table(study))),
         Section("Where the error comes from", pictures=_parts(study)),
         Section("Exponents and ranges", pictures=_exponents(study), tables=(share_table(study, every=True),)),
+        Section("Every gradient by decades of magnitude", tables=(decade_table(study),), collapsed=True),
         Section("Every gradient under every model", tables=(model_table(study),), collapsed=True),
     )
-    facts = {"limit": f"{study.question.limit:g}", "data": "; ".join(study.question.data)}
+    facts = {"margin": f"{100 * study.question.margin:.1f} %", "data": "; ".join(study.question.data)}
     return Page(precision_title([study]), precision_sentence(study), sections, DEFINITIONS, facts)
 
 
 def precision_answered(study: PrecisionStudy) -> Answered:
     """Tell an answer: reasons before the tables, and what words mean below all."""
-    told = "error", "storage, cast, output, sums", "of terms", "passes limit", "misses rules", "us"
+    told = (
+        "error",
+        "limit",
+        "lost",
+        "passes",
+        "storage, cast, output, sums",
+        "cause",
+        "of terms",
+        "misses rules",
+        "us",
+    )
     return Answered(
         precision_page(study),
         precision_record(study),
-        (mode_table(study), parts_table(study), share_table(study, every=False)),
+        (mode_table(study), parts_table(study), small_table(study), share_table(study, every=False)),
         tuple(refusals(study)),
         tuple(reasons(study)),
         legend=tuple(f"{word}: {DEFINITIONS[word]}" for word in told),

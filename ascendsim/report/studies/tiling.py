@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ascendsim.numerics.metric_chunks import Column
 from ascendsim.ops.plan import plans_text
 from ascendsim.report.page.records import Curve, Held, Page, Picture, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered, Compared, listed
+from ascendsim.report.studies.tiling_words import (
+    conditions_table,
+    margin_note,
+    reaches_table,
+    tiling_sentence,
+)
 from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, saving, share, us, words
 from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, StartCycles, TilingAnswer, Trial
@@ -220,44 +226,16 @@ DEFINITIONS = {
     "pruned": "Plans that cannot be the best: by a bound (their multiply-adds at the full rate of the cores "
     "that they use), or because one start of L2 was slow enough already.",
     "winner": "A plan that is faster under every start by more than the margin, and at both ends of every "
-    "assumed figure, unless these were not tried (--no-interval).",
+    "figure with a range, each moved alone, unless these were not tried (--no-interval).",
+    "wins if": "The values of a figure for which the plan saves more than the margin under every start, "
+    "found by halving the way to an end of its range, where it saves what stands beside; no faster if: "
+    "those for which it saves nothing.",
+    "kernel, call, step": "The product and what comes of its plan; all kernels of the call, changes of "
+    "layout and casts among them; one that adds grad_weight in one order; the call for all gradients of "
+    "the layer. Each has its launches; the last two have the product's plans beside.",
     **COURSE_DEFINITIONS,
     **L2_STARTS,
 }
-
-
-def tiling_sentence(answer: TilingAnswer) -> str:
-    """Answer in one sentence."""
-    question = answer.question
-    where = f"On {answer.variant}, {question.gradient} of {question.title}"
-    tried = sum(answer.tried.values())
-    if answer.keeps:
-        return f"{where}: none of {tried} plans beats the usual one."
-    saved = " and ".join(_saved(answer, start) for start in question.starts)
-    # One verb for all starts where they agree.
-    saved = saved if saved.count("costs") else "saves " + saved.replace("saves ", "")
-    lead = f"{where}: the best of {tried} plans {saved}"
-    if answer.wins:
-        at = f", and does so at all {answer.ends} ends of assumed figures" if answer.ends else ""
-        return f"{lead}, more than the margin of {share(question.margin)} %{at}."
-    if answer.lost:
-        return (
-            f"{lead}, but is no winner: it loses at {answer.lost[0]} (of {answer.ends} ends that were tried)."
-        )
-    if answer.undecided:
-        return (
-            f"{lead}, but is no winner yet: {answer.untried} of {answer.ends + answer.untried} ends of "
-            "assumed figures are left to try."
-        )
-    slower = [start for start in question.starts if answer.saved(start) < 0]
-    if slower:
-        return f"{lead}; it is no winner, as it loses with L2 {' and '.join(slower)}."
-    return f"{lead}, but is no winner: the margin, the model's own error, is {share(question.margin)} %."
-
-
-def _saved(answer: TilingAnswer, start: str) -> str:
-    saved = answer.saved(start)
-    return f"{'costs' if saved < 0 else 'saves'} {share(abs(saved))} % with L2 {start}"
 
 
 def plan_table(answer: TilingAnswer) -> Table:
@@ -296,7 +274,12 @@ def tiling_tables(answer: TilingAnswer) -> list[Table]:
     courses = [stages_table(answer.courses), path_table(deciding(answer), BRIEF)]
     if answer.keeps:
         courses = [of_one_plan(table) for table in courses]
-    return [plan_table(answer), *waits_tables(answer), *courses]
+    return [plan_table(answer), *_worth_tables(answer), *waits_tables(answer), *courses]
+
+
+def _worth_tables(answer: TilingAnswer) -> list[Table]:
+    found = reaches_table(answer.reaches), conditions_table(answer)
+    return [table for table in found if table.rows]
 
 
 def notes(answer: TilingAnswer) -> list[str]:
@@ -306,16 +289,15 @@ def notes(answer: TilingAnswer) -> list[str]:
     found = [
         f"{sum(answer.tried.values())} plans: {tried}. The usual plan is {_chosen(answer)}{best}.",
         f"Counted: {DEFINITIONS['counted']}",
+        *margin_note(answer.question.margin),
     ]
     if answer.cut or answer.untried:
-        what = f"{answer.question.trials} plans" if answer.cut else "all ends of assumed figures"
+        what = f"{answer.question.trials} plans" if answer.cut else "all ends of figures with a range"
         found.insert(
             0,
             f"Time or trials were used up before {what} were tried: run the same command again to go on from "
             "here.",
         )
-    if answer.lost:
-        found.append(f"The best plan loses at {'; '.join(answer.lost)}.")
     return found
 
 
@@ -330,7 +312,7 @@ def tiling_page(answer: TilingAnswer) -> Page:
     picture = _stacked(parts, f"Where the cycles go under {plans_in_words(sides)}.", sides)
     plans = plan_table(answer)
     sections = (
-        Section(plans.title, tuple(notes(answer)), (), (plans,)),
+        Section(plans.title, tuple(notes(answer)), (), (plans, *_worth_tables(answer))),
         Section("Why", (), (picture,), waits_tables(answer)),
         *course_sections(answer.courses, one=answer.keeps),
         Section("The best plan as a file", (plan_text(answer),), collapsed=True),
@@ -353,11 +335,13 @@ def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
         "gradient": answer.question.gradient,
         "wins": answer.wins,
         "margin": answer.question.margin,
+        "deterministic": answer.question.deterministic,
         "usual": _trial_record(answer.usual),
         "best": _trial_record(answer.best),
         "tried": dict(answer.tried),
-        "ends": answer.ends,
-        "lost": list(answer.lost),
+        "verdict": None if answer.verdict is None else _verdict_record(answer),
+        "reaches": reaches_table(answer.reaches).records(),
+        "unmade": answer.unmade,
         "cut": answer.cut,
         "untried": answer.untried,
         "waits": [
@@ -370,6 +354,17 @@ def tiling_record(answer: TilingAnswer) -> dict[str, Any]:
             for waits in answer.waits
         ],
         "courses": [course_record(course) for course in answer.courses],
+    }
+
+
+def _verdict_record(answer: TilingAnswer) -> dict[str, Any]:
+    assert answer.verdict is not None
+    return {
+        **asdict(answer.verdict),
+        "low": answer.verdict.low,
+        "high": answer.verdict.high,
+        "figures": answer.verdict.figures,
+        "even": [asdict(one) for one in answer.even],
     }
 
 
@@ -428,6 +423,7 @@ def cases_tables(answers: Sequence[TilingAnswer]) -> list[Table]:
 def _rows(answer: TilingAnswer) -> Iterator[tuple[Any, ...]]:
     won = "winner" if answer.question.doubt else "winner, ends not tried"
     lost = "no winner yet" if answer.undecided else "no winner"
+    lost = f"hangs on {answer.conditions[0].figure}" if answer.leads and answer.conditions else lost
     verdict = "the usual plan" if answer.keeps else won if answer.wins else lost
     for start in answer.question.starts:
         found = answer.saved(start), sum(answer.tried.values()), verdict

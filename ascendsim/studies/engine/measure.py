@@ -17,6 +17,7 @@ from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.ops.sequences import L2Left, estimate_behind, left_by_call
 from ascendsim.profile import Profile
 from ascendsim.studies.engine.point import NETWORK, Before, StudyPoint, plan_of, plan_values
+from ascendsim.studies.records import PARTS
 
 # What a kernel leaves in L2 follows from these and from its plan. Calls before keep the plans of the product
 # with its own speeds, as a change of speed is asked about one call.
@@ -65,7 +66,8 @@ class PointAnswer:
     """The timing of a point, as the JSON in which it is kept: so a kept answer and a new one are alike.
 
     text   {"records": those of `Estimate.to_records`, "plans": by gradient, "layouts": names of the kernels
-           that change a layout}, or {"reason": why there is none}; with "slower_than" where a bound is why
+           that change a layout, "parts": microseconds of `PARTS`}, or {"reason": why there is none}; with
+           "slower_than" where a bound is why
     """
 
     text: str
@@ -103,6 +105,11 @@ class PointAnswer:
         return {name: plan_of(values) for name, values in self._read.get("plans", {}).items()}
 
     @property
+    def parts_us(self) -> tuple[float, ...]:
+        """Microseconds of each of `PARTS`, which add up to the time."""
+        return tuple(self._read["parts"])
+
+    @property
     def cycles(self) -> int:
         """Cycles of all kernels of the cube clock, without launches."""
         return sum(record["cycles"] for record in self.records)
@@ -129,12 +136,27 @@ def planned(result: Estimate) -> tuple[KernelResult, ...]:
     return tuple(kernel for kernel in result.kernels if kernel.kernel.op_type != "TransData")
 
 
+def _parts_us(result: Estimate, profile: Profile) -> list[float]:
+    """Return the microseconds of `PARTS`."""
+    spent = dict.fromkeys(PARTS, 0.0)
+    counted = {kernel.name for kernel in planned(result)}
+    for kernel in result.kernels:
+        entry = kernel.times.entry_cycles
+        spent["launch"] += profile.launch_us(kernel.kernel.blocks)
+        spent["entry"] += entry / profile.clock.cube_mhz
+        spent["core" if kernel.name in counted else "layout"] += (
+            kernel.cycles - entry
+        ) / profile.clock.cube_mhz
+    return list(spent.values())
+
+
 @default_arithmetic
 def measure(point: StudyPoint) -> PointAnswer:
     """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer."""
     call = point.problem, point.dtype, point.cube_math_type
     try:
         said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
+        said["deterministic"] = point.deterministic
         if point.l2_start == NETWORK:
             # A call in a network is timed to its end: a bound spares time and moves no answer.
             result = estimate_behind(left_before(point), *call, **said)
@@ -147,5 +169,6 @@ def measure(point: StudyPoint) -> PointAnswer:
     plans = {kernel.name: plan_values(kernel.plan) for kernel in result.kernels if kernel.plan is not None}
     counted = {kernel.name for kernel in planned(result)}
     layouts = [kernel.name for kernel in result.kernels if kernel.name not in counted]
-    values = {"records": result.to_records(), "plans": plans, "layouts": layouts}
+    values: dict[str, Any] = {"records": result.to_records(), "plans": plans, "layouts": layouts}
+    values["parts"] = _parts_us(result, point.profile)
     return PointAnswer(json.dumps(values, separators=(",", ":")))

@@ -56,10 +56,11 @@ class StudyPoint:
     changes    figures that are replaced: dotted path -> value
     dtype      format of all three inputs, with `cube_math_type` as the interface has it
     gradients  which of grad_input, grad_weight and grad_bias are made
-    l2_start   "warm", "cold", "handed", "chained", or "network": L2 holds what the calls `before` have left
+    l2_start   as of a call, or "network": L2 holds what the calls `before` have left
     tiling     "product" or "search", by which plans are chosen on the changed product, or plans by gradient
     before     calls that ran before this one on the same product, the first one first; for "network"
     stop_above cycles of all kernels above which it is of no interest: its answer is then that it is slower
+    deterministic  whether grad_weight is added in one order; None as the product does
     label      the point's name in the study; it is no part of the timed call
     """
 
@@ -73,6 +74,7 @@ class StudyPoint:
     tiling: str | Mapping[str, Plan] = "product"
     before: tuple[Before, ...] = ()
     stop_above: int | None = None
+    deterministic: bool | None = None
     label: str = field(default="", compare=False)
 
     @property
@@ -104,7 +106,7 @@ class StudyPoint:
             # The answer will be this very reason.
             machine = (str(self.product), "refused", str(error))
         call = (self.dtype, self.cube_math_type, self.gradients, self.l2_start, self.before, self.plan_text)
-        asked = (code_version(), self.problem, machine, call, self.stop_above)
+        asked = (code_version(), self.problem, machine, call, self.stop_above, self.deterministic)
         return sha256(repr(asked).encode()).hexdigest()
 
     @property

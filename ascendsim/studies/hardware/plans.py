@@ -1,25 +1,37 @@
-"""Plans of a call on a product and on a changed one: which are new, and the better of each gradient."""
+"""The fastest way to run calls on every design of a family: its own plans, and those of designs inside it.
+
+A design that has all that another has is never slower: it may follow that one's plans, leave unused what it
+has more, and hold back what is faster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from operator import attrgetter, itemgetter
+from pathlib import Path
 from typing import Any
 
 from ascendsim.errors import AscendSimError
-from ascendsim.frozen import FrozenMap
+from ascendsim.frozen import FrozenMap, cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.ops.plan import Plan
-from ascendsim.profile import Change, Profile
+from ascendsim.profile import Change, Profile, load_profile
 from ascendsim.studies.engine.measure import PointAnswer
-from ascendsim.studies.engine.point import StudyPoint
-from ascendsim.studies.hardware.records import StudiedLayer
+from ascendsim.studies.engine.point import NOTHING, StudyPoint
+from ascendsim.studies.hardware.figures import fits_inside, held_to
+from ascendsim.studies.hardware.records import CORES
 
-Place = tuple[StudiedLayer, str]  # a layer, and a start of L2
+Place = Any  # hashable: of a call in a study, such as a layer and a start of L2
+Values = FrozenMap[str, Any]  # of a design: dotted path -> value that replaces the product's
+Plans = FrozenMap[str, Plan]  # by gradient
 Ask = Callable[[Mapping[Any, StudyPoint]], dict[Any, PointAnswer]]
 GRADIENTS = ("grad_input", "grad_weight")
-CORES = ("cores.cube", "cores.vector")
+
+
+AS_IT_IS = Change("as it is", FrozenMap())
 
 
 def under(point: StudyPoint, plans: Mapping[str, Plan]) -> StudyPoint:
@@ -31,185 +43,222 @@ def keeps(point: StudyPoint, plans: Mapping[str, Plan]) -> bool:
     """Return whether a call chooses just these plans."""
     call = point.problem, point.dtype, point.cube_math_type
     try:
-        chosen = plans_of_call(*call, output_mask=point.gradients, product=point.profile)
+        return dict(plans_of_call(*call, output_mask=point.gradients, product=point.profile)) == plans
     except AscendSimError:
         return False  # timing it will say why
-    # Who chose a plan is no part of it.
-    return _values(chosen) == _values(plans)
 
 
-def mixed(
-    changed: Mapping[Place, StudyPoint], tried: Mapping[tuple[str, Place], PointAnswer]
-) -> dict[Place, StudyPoint]:
-    """Return the calls whose gradients are best under plans of both kinds, each under its better one."""
-    plans = {place: better_plans(tried["same", place], tried["anew", place]) for place in changed}
-    return {place: under(changed[place], own) for place, own in plans.items() if own}
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to run a call on a design.
 
-
-def better_plans(same: PointAnswer, anew: PointAnswer) -> Mapping[str, Plan] | None:
-    """Return the faster plan of each gradient, if they come from different answers; else None."""
-    if same.reason:
-        return None
-    stays = {name: _gradient_us(same, name) <= _gradient_us(anew, name) for name in GRADIENTS}
-    named = [name for name in GRADIENTS if name in same.plans]
-    if len({stays[name] for name in named}) < 2:
-        return None
-    return {name: (same if stays[name] else anew).plans[name] for name in named}
-
-
-def _gradient_us(answer: PointAnswer, gradient: str) -> float:
-    """Return the microseconds of the kernels that make a gradient, casts of it included."""
-    return float(sum(row["time_us"] for row in answer.records if str(row["kernel"]).endswith(gradient)))
-
-
-def without_change(
-    new: Mapping[Place, Mapping[str, Plan]],
-    spared: Mapping[Place, StudyPoint],
-    points: Mapping[Place, StudyPoint],
-    base: Mapping[Place, PointAnswer],
-    asking: Ask,
-) -> tuple[dict[Place, tuple[StudyPoint, float]], list[StudyPoint]]:
-    """Time what needs no change on the unchanged product: new plans, and leaving unused what a change takes.
-
-    new     new plans of the calls that have some
-    spared  calls under the better plans on the unchanged product with as little of it used as the changed one
-            has
-    Each gradient's plan is tried by itself, as one may fit the unchanged product and the other not; those
-    that save time are tried together. Return the fastest call that fits of each layer and start with its
-    time, and all points that were timed.
+    design  its number in the family
+    unused  sizes that it keeps to: dotted path -> value, less than it has
     """
-    own = {place: dict(base[place].plans) for place in new}
-    alone = {
-        (place, name): under(points[place], own[place] | {name: plan})
-        for place, plans in new.items()
-        for name, plan in plans.items()
-        if _values({name: plan}) != _values({name: own[place][name]})
-    }
-    answers = asking(alone)
-    fits = {at: answer.time_us for at, answer in answers.items() if not answer.reason}
-    faster: dict[Place, dict[str, Plan]] = {}
-    for (place, name), time_us in fits.items():
-        if time_us < base[place].time_us:
-            faster.setdefault(place, {})[name] = new[place][name]
-    together = {
-        (place, "together"): under(points[place], own[place] | plans)
-        for place, plans in faster.items()
-        if len(plans) > 1
-    }
-    others = together | {(place, "spared"): point for place, point in spared.items()}
-    fits |= {at: answer.time_us for at, answer in asking(others).items() if not answer.reason}
-    tried = alone | others
-    found: dict[Place, tuple[StudyPoint, float]] = {}
-    for (place, name), time_us in fits.items():
-        if place not in found or time_us < found[place][1]:
-            found[place] = tried[place, name], time_us
-    return found, list(tried.values())
+
+    design: int
+    plans: Plans
+    unused: Values = NOTHING
 
 
-def left_unused(values: Mapping[str, Any], profile: Profile) -> FrozenMap[str, Any]:
-    """Return the sizes that a change makes smaller: an unchanged product may use no more of its own.
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The fastest way of a design to run a call.
 
-    Some loop nests fill a buffer whatever their plan says, and kernels beside the products are launched on
-    all vector cores. So less of them may take less time, which needs no smaller product.
+    way        may be that of a design inside, whose speeds it then keeps to
+    time_us    of `answers`, one for each of the calls that count together
+    speed_us   the least time with no part held back in speed
+    whole      the fastest way that leaves nothing unused; `way` where there is none
     """
-    smaller = {
-        path: value
-        for path, value in values.items()
-        if (path in CORES or (path.endswith(".capacity_bytes") and path.startswith("buffers.")))
-        and value < profile.figures[path].value
-    }
-    return _with_both_cores(smaller, values, profile)
+
+    way: Way
+    time_us: float
+    answers: tuple[PointAnswer, ...]
+    speed_us: float
+    whole: Way
 
 
-def without_added_cores(values: Mapping[str, Any], profile: Profile) -> FrozenMap[str, Any] | None:
-    """Return a change without the cores that it adds; None where it adds none."""
-    added = {path for path in CORES if path in values and values[path] > profile.figures[path].value}
-    if not added:
-        return None
-    kept = {path: value for path, value in values.items() if path not in added}
-    return _with_both_cores(kept, values, profile)
+@dataclass(frozen=True)
+class Family:
+    """Designs of one product.
+
+    product  its name or variant, or the path of its file
+    changes  one for each design; the first is the product as it is, without any
+    calls    by place: what is run on each design, such as one convolution under several starts of L2; the
+             time of a place is that of its slowest call
+    us       the time of an answer that counts
+    moved    figures at another value before any change: dotted path -> value
+    """
+
+    product: str | Path
+    changes: tuple[Change, ...]
+    calls: Mapping[Place, tuple[StudyPoint, ...]]
+    us: Callable[[PointAnswer], float] = attrgetter("time_us")
+    moved: Values = NOTHING
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The product with the moved figures; ConfigError where they contradict each other."""
+        return load_profile(self.product, overrides=dict(self.moved) or None)
+
+    @cached_property
+    def designs(self) -> tuple[Values, ...]:
+        """The values of each design."""
+        return tuple(map(self.values, range(len(self.changes))))
+
+    def values(self, design: int) -> Values:
+        """Return the values of a design; a factor is of the figure as it is moved."""
+        return FrozenMap({**self.moved, **self.changes[design].on(self.profile)})
+
+    @cached_property
+    def at(self) -> Callable[[Values], Family]:
+        """Gives the family with figures moved, made once for each move."""
+        return cache(lambda moved: replace(self, moved=moved))
+
+    @cached_property
+    def inside(self) -> tuple[tuple[int, ...], ...]:
+        """For each design those that fit inside it, of equal ones those before it."""
+        each = range(len(self.designs))
+        fits = [[fits_inside(one, other, self.profile) for other in self.designs] for one in self.designs]
+        return tuple(
+            tuple(one for one in each if fits[one][at] and (one < at or not fits[at][one]) and one != at)
+            for at in each
+        )
+
+    @property
+    def _levels(self) -> list[list[int]]:
+        """The designs in steps: those inside a design come in steps before its own."""
+        left, steps = set(range(len(self.designs))), list[list[int]]()
+        while left:
+            steps.append([design for design in sorted(left) if not left & set(self.inside[design])])
+            left -= set(steps[-1])
+        return steps
+
+    def points(self, way: Way, place: Place) -> list[StudyPoint]:
+        """Return the calls of a place run in a way."""
+        values, own, usual = self.values(way.design), self.profile.figures, load_profile(self.product).figures
+        less = {p: size for p, size in way.unused.items() if size <= values.get(p, own[p].value)}
+        changes = {**values, **less}
+        same = {path for path, value in changes.items() if value == usual[path].value}
+        # The number of the other cores would follow that of one kind alone.
+        same -= set() if same.issuperset(changes.keys() & set(CORES)) else set(CORES)
+        kept = Values({path: value for path, value in changes.items() if path not in same})
+        return [under(replace(call, changes=kept), way.plans) for call in self.calls[place]]
+
+    @default_arithmetic
+    def best(self, own: Mapping[tuple[int, Place], Sequence[Plans]], asking: Ask) -> dict[Any, Best]:
+        """Return the fastest way of each design and place, by both; none where no plan fits.
+
+        own  the plans that are a design's own, the first one of equal ones is taken. The product as it is,
+             where it is in the family, tries those of all others too: what they save needs no change
+        """
+        found: dict[Any, Best] = {}
+        for level in self._levels:
+            tried = {
+                (design, place): self._ways(design, place, own, found)
+                for design in level
+                for place in self.calls
+            }
+            timed = self._timed(tried, asking)
+            more = {at: _parted(ways, timed[at]) for at, ways in tried.items()}
+            timed = _joined(timed, self._timed(more, asking))
+            mixes = {at: _mixed(ways) for at, ways in timed.items()}
+            timed = _joined(timed, self._timed(mixes, asking))
+            for (design, place), ways in timed.items():
+                inside = [found[one, place] for one in self.inside[design] if (one, place) in found]
+                if ways:
+                    found[design, place] = self._fastest(ways, inside)
+        return found
+
+    def _ways(
+        self, design: int, place: Place, own: Mapping[tuple[int, Place], Sequence[Plans]], found: Any
+    ) -> list[Way]:
+        """Return what a design tries: its own plans, and others with and without what these leave unused."""
+        ways = [Way(design, plans) for plans in own.get((design, place), ())]
+        # With own plans, too, what the product as it is has not may be left unused.
+        others = [Way(0, way.plans) for way in ways]
+        others += [found[one, place].way for one in self.inside[design] if (one, place) in found]
+        # All try the plans of the product as it is, and that those of all.
+        others += [
+            Way(other, plans)
+            for (other, where), every in own.items()
+            if where == place and 0 in (design, other) and (0, place) in own
+            for plans in every
+        ]
+        for way in others:
+            sizes = {**self.designs[way.design], **way.unused}
+            held = held_to(self.designs[design], sizes, self.profile)
+            ways += [Way(design, way.plans, unused) for unused in (NOTHING, *held)]
+        return list(dict.fromkeys(ways))
+
+    def _timed(self, tried: Mapping[Any, Sequence[Way]], asking: Ask) -> dict[Any, _Timed]:
+        """Time ways by design and place; those that do not fit are left out."""
+        calls = {
+            (at, number, call): point
+            for at, ways in tried.items()
+            for number, way in enumerate(ways)
+            for call, point in enumerate(self.points(way, at[1]))
+        }
+        answers = asking(calls)
+        timed: dict[Any, _Timed] = {}
+        for at, ways in tried.items():
+            timed[at] = []
+            for number, way in enumerate(ways):
+                each = tuple(answers[at, number, call] for call in range(len(self.calls[at[1]])))
+                if not any(answer.reason for answer in each):
+                    timed[at].append((max(map(self.us, each)), way, each))
+        return timed
+
+    def _fastest(self, ways: _Timed, inside: Iterable[Best]) -> Best:
+        # Of equal ones the first: plans stay unless others are faster, and no part is held back in vain.
+        time_us, way, answers = min(ways, key=itemgetter(0))
+        whole = min(
+            (timed for timed in ways if not timed[1].unused), key=lambda timed: timed[0], default=None
+        )
+        best = Best(way, time_us, answers, time_us, whole[1] if whole else way)
+        held = min(inside, key=lambda one: one.time_us, default=best)
+        if held.time_us < time_us:
+            return replace(best, way=held.way, time_us=held.time_us, answers=held.answers)
+        return best
 
 
-def _with_both_cores(
-    kept: dict[str, Any], values: Mapping[str, Any], profile: Profile
-) -> FrozenMap[str, Any]:
-    """Return figures with the product's number of the other cores, which would follow one alone."""
-    if kept.keys() & set(CORES):
-        kept |= {path: profile.figures[path].value for path in CORES if path in values and path not in kept}
-    return FrozenMap(kept)
+_Timed = list[tuple[float, Way, tuple[PointAnswer, ...]]]
 
 
-def _values(plans: Mapping[str, Plan]) -> dict[str, object]:
-    return {name: plan.to_dict() for name, plan in plans.items()}
+def _joined(timed: Mapping[Any, _Timed], more: Mapping[Any, _Timed]) -> dict[Any, _Timed]:
+    return {at: [*ways, *more[at]] for at, ways in timed.items()}
 
 
-# Figures of size and number where more is better. The two clocks of a product are one oscillator.
-SIZES = (
-    {"cores.cube", "cores.vector"},
-    {"clock.cube_mhz", "clock.vector_mhz"},
-    *({f"buffers.{name}.capacity_bytes"} for name in ("L1", "L0A", "L0B", "L0C", "UB", "BT", "FB")),
-    {"l2.capacity_bytes"},
-)
-# Neither speed nor size: what a product is, what its numbers mean, and marks.
-_NOT_SPEED = ("cores.", "buffers.", "cube.rates.", "l2.", "accumulation.", "clock.")
-_NOT_SPEEDS = ("m0", "n0", "same_l0c_spacing_cycles", "hf32_mantissa_bits", "fractal_bytes", "request_bytes")
-# What follows from other figures, and cannot be changed itself.
-_FOLLOWS = ("total_bytes_per_cycle", "barrier_cycles", "start_cycles", "macs_per_cycle")
+def _parted(ways: Sequence[Way], timed: _Timed) -> list[Way]:
+    """Return plans that do not fit together, each beside the others of the first way that fits."""
+    fits = [way for _, way, _ in timed if not way.unused]
+    if not fits:
+        return []
+    refused = [way for way in ways if way not in fits and not way.unused]
+    parts = (
+        replace(fits[0], plans=FrozenMap({**fits[0].plans, name: plan}))
+        for way in refused
+        for name, plan in way.plans.items()
+        if len(way.plans) > 1
+    )
+    return [way for way in dict.fromkeys(parts) if way not in (*refused, *fits)]
 
 
 @default_arithmetic
-def enlargings(profile: Profile) -> tuple[Change, ...]:
-    """Return a change for each figure that can be better: half the time, twice the rate, size or number.
-
-    The names are those of `--change`. A rate of the cube follows from the sizes of its block, so that it is
-    no figure of its own; the numbers of cube and vector cores change together, and so do both clocks.
-    """
-    found = [
-        _change({path: better_value(path, figure.value)})
-        for path, figure in profile.figures.items()
-        if better_value(path, figure.value) not in (None, figure.value) and not _follows(path, profile)
-    ]
-    for paths in SIZES:
-        known = {path: profile.figures[path].value for path in sorted(paths) if path in profile.figures}
-        doubled = {path: 2 * value for path, value in known.items() if value}
-        if doubled:
-            found.append(_change(doubled))
-    return tuple(found)
+def _mixed(timed: _Timed) -> list[Way]:
+    """Return the way with the fastest plan of each gradient, where no single one has them all."""
+    whole = [(way, answers) for _, way, answers in timed if not way.unused]
+    if not whole:
+        return []
+    plans = {}
+    for name in whole[0][0].plans:
+        way, _ = min(whole, key=lambda pair: max(gradient_us(answer, name) for answer in pair[1]))
+        plans[name] = way.plans[name]
+    mixed = replace(whole[0][0], plans=FrozenMap(plans))
+    return [] if any(way == mixed for way, _ in whole) else [mixed]
 
 
-def better_value(path: str, value: Any) -> Any:
-    """Return a faster value of a figure of speed; None for other figures.
-
-    A share becomes a tenth larger, at most 1; a whole number of cycles is rounded down, to the least that a
-    product file may give.
-    """
-    name = path.rpartition(".")[2]
-    if isinstance(value, bool | str | list | tuple) or path.startswith(_NOT_SPEED) or name in _NOT_SPEEDS:
-        return None
-    if name in ("efficiency", "shared_efficiency"):
-        return min(1.0, 1.1 * value)
-    # The nearest part of L2 answers so much earlier; queues and buffers hold more.
-    if name in ("spread_cycles", "buffer_bytes") or path.startswith("queues."):
-        return 2 * value
-    if name in ("request_fixed_share", "row_cycles", "m_stall_share"):
-        return value / 2
-    if "cycles_per" in name or name.endswith("_cycles") or ".repeat_cycles." in path or "_cycles." in path:
-        return max(_least(path), value // 2 if isinstance(value, int) else value / 2)
-    if name.endswith("_us"):
-        return value / 2
-    if "per_cycle" in path or name.endswith("tb_per_s"):
-        return type(value)(2 * value)
-    return None
-
-
-def _least(path: str) -> int:
-    return 1 if path.startswith(("vector.repeat", "vector.kind")) or ".cycles_per_stride" in path else 0
-
-
-def _follows(path: str, profile: Profile) -> bool:
-    return profile.figures[path].confidence == "derived" and path.endswith(_FOLLOWS)
-
-
-def _change(values: dict[str, Any]) -> Change:
-    # All digits of a size: the name can be given to --change, and 4.02653e+08 bytes are other ones.
-    return Change("+".join(f"{path}={value:.12g}" for path, value in values.items()), FrozenMap(values))
+@default_arithmetic
+def gradient_us(answer: PointAnswer, gradient: str) -> float:
+    """Return the microseconds of the kernels that make a gradient, casts of it included."""
+    return float(sum(row["time_us"] for row in answer.records if str(row["kernel"]).endswith(gradient)))

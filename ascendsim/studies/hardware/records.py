@@ -11,8 +11,10 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Change, CostFormula
 from ascendsim.studies.records import StudyAnswer
+from ascendsim.studies.verdicts import Condition
 
 Mask = tuple[bool, bool, bool]
+CORES = ("cores.cube", "cores.vector")  # figures of which kernels may leave a part idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,7 @@ class Question:
 
     title    what the layers are, for people
     product  name of a product or variant, or path of its file
-    starts   of L2: "warm", "cold", "handed", "chained", or "network": what the layers behind have left, the
-             last layer first
+    starts   of L2: those of a call, or "network": what the layers behind have left, the last layer first
     tilings  plans that are tried for each gradient, before and after a change; 0: no gradient is tuned
     doubt    whether assumed figures are moved through their ranges
     margin   part of a time by which estimated ratios of two plans are off: less says little
@@ -42,7 +43,7 @@ class Question:
     product: str | Path
     layers: tuple[StudiedLayer, ...]
     changes: tuple[Change, ...]
-    starts: tuple[str, ...] = ("warm", "handed")
+    starts: tuple[str, ...] = ("warm", "step")
     dtype: str = "float16"
     cube_math_type: int = 0
     doubt: bool = True
@@ -56,15 +57,16 @@ class LayerGain:
 
     same_us    the changed product under the plans of the unchanged one; None where they do not fit
     anew_us    planned anew on the changed product
-    better_us  each gradient under the better of its two plans; the call with added cores left idle where that
-               is faster
+    better_us  each gradient under the best plan: of these two, and of those of designs inside the changed
+               product, with what they do not use left unused where that is faster
     tuned_us   microseconds before and after the change, each with every gradient under the best plan that the
                tuner finds for it; None where it was not asked for
     new_plan   whether the better time is that of a plan which the unchanged product does not have
-    plan_us    the unchanged product under what needs no change of the better time: new plans where they fit,
-               each gradient under the better of its two, and leaving unused what the change takes away; None
-               where there is nothing of this
+    plan_us    the unchanged product under the best plan of all changes that fits it, and leaving unused what
+               one takes away; None where none is faster
     misfit     why the plans of the unchanged product do not fit the changed one; "" where they do
+    parts_us   of the time before and of the better time: launch, entry, layout and core
+    speed_us   the better time before parts that are faster for the change are held back to the speed they had
     """
 
     layer: str
@@ -77,6 +79,8 @@ class LayerGain:
     new_plan: bool = False
     plan_us: float | None = None
     misfit: str = ""
+    parts_us: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    speed_us: float = 0.0
 
     @property
     @default_arithmetic
@@ -93,15 +97,19 @@ class LayerGain:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Between what a gain lies if assumed figures lie anywhere in their ranges.
+    """Between what a gain lies if figures lie anywhere in their ranges.
 
-    low, high  parts of the time, as `Gain.own_share`
-    figures    number of assumed figures that move the gain
+    low, high   parts of the time, as `Gain.own_share`
+    figures     number of figures that move the gain
+    conditions  of figures, each moved alone, on which it hangs that more than the margin is saved, or lost
+    most        the figure that moves it most
     """
 
     low: float
     high: float
     figures: int
+    conditions: tuple[Condition, ...] = ()
+    most: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +152,19 @@ class Gain:
     def better_us(self) -> float:
         """Microseconds with each gradient of each layer under the better of its two plans."""
         return sum(layer.count * layer.better_us for layer in self.layers)
+
+    @property
+    @default_arithmetic
+    def parts_us(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Microseconds of launch, entry, layout and core, before and in the better time."""
+        before, after = (
+            tuple(
+                sum(layer.count * us for layer, us in zip(self.layers, part, strict=True))
+                for part in zip(*(layer.parts_us[side] for layer in self.layers), strict=True)
+            )
+            for side in (0, 1)
+        )
+        return before, after
 
     @property
     @default_arithmetic
@@ -221,6 +242,7 @@ class DesignQuestion:
     budget   the most that a design may cost; None: whatever
     tilings  plans that are tried for each gradient of each layer on each design
     margin   part of a time by which estimated ratios of two plans are off: less is no difference
+    doubt    whether figures are moved through their ranges, to tell designs from the fastest one
     """
 
     title: str
@@ -229,11 +251,12 @@ class DesignQuestion:
     groups: tuple[tuple[Change, ...], ...]
     cost: CostFormula
     budget: float | None = None
-    starts: tuple[str, ...] = ("warm", "handed")
+    starts: tuple[str, ...] = ("warm", "step")
     tilings: int = 20
     dtype: str = "float16"
     cube_math_type: int = 0
     margin: float = 0.0
+    doubt: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +267,8 @@ class Design:
     cost      None where figures contradict each other, so that there is no product to cost anything
     usual_us  microseconds of all layers with their counts under the plans that its operators choose, without
               changes of layout
-    tuned_us  the same under the best plan of each gradient that was found
+    tuned_us  the same under the best plan of each gradient that was found for it, or for a design inside it
+    behind    between what parts of its time the fastest design saves; None: not asked, or no other
     reason    why it could not be timed, or was not; "" where it was
     """
 
@@ -254,6 +278,7 @@ class Design:
     usual_us: float = 0.0
     tuned_us: float = 0.0
     reason: str = ""
+    behind: Doubt | None = None
 
     @property
     def refused(self) -> bool:
@@ -268,7 +293,10 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class DesignAnswer(StudyAnswer):
-    """All designs, the product as it is first; and their front: none costs less and is as fast."""
+    """All designs, the product as it is first; and their front: none costs less and is as fast.
+
+    Those that the fastest does not beat by more than the margin, wherever figures lie, are one class with it.
+    """
 
     question: DesignQuestion
     designs: tuple[Design, ...]
@@ -286,3 +314,22 @@ class DesignAnswer(StudyAnswer):
             if not found or design.tuned_us < found[-1].tuned_us:
                 found.append(design)
         return tuple(found)
+
+    @property
+    def untold(self) -> tuple[Design, ...]:
+        """The designs that are not told from the fastest of all, which is none of them."""
+        if not self.front:
+            return ()
+        fastest = self.front[-1]
+        return tuple(
+            design
+            for design in self.designs
+            if not design.reason and design is not fastest and not self._beaten(design, fastest)
+        )
+
+    @default_arithmetic
+    def _beaten(self, design: Design, fastest: Design) -> bool:
+        """Return whether the fastest design surely saves more than the margin of another's time."""
+        doubt = design.behind
+        sure = doubt is None or (doubt.low > 0 and not doubt.conditions)
+        return 1 - fastest.tuned_us / design.tuned_us > self.question.margin and sure

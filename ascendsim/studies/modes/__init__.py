@@ -1,11 +1,7 @@
 """Compare formats and cubeMathTypes for given tensors: the gradients' errors in each mode of the interface.
 
-cases      the tensors that are asked about: drawn or recorded, in float64
-exponents  where the exponents of a tensor lie, and what of them a format holds
-parts      the error of a gradient, split into storage, cast, accumulation and output
-failing    why a gradient fails an acceptance rule of the field
-point      a case as a point of the engine of studies
+choice     the questions, and of the fastest modes that pass the most accurate
 measure    a case under every mode, model and loss scale
-choice     the cheapest mode that passes
+losses     what a gradient loses: by which cause, in which decade, in which channel
 records    the answers
 """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from math import log2
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from ascendsim.frozen import cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
-from ascendsim.studies.modes.records import CaseErrors, FormatShare, GradientError, ModeError
+from ascendsim.studies.modes.records import CaseErrors, FormatShare, GradientError, ModeError, PassLimits
 from ascendsim.studies.records import StudyAnswer
 
 if TYPE_CHECKING:
@@ -40,9 +41,13 @@ class ModeSummary:
     cube_math_types  those under which all cases have equal results
     compute_dtypes   formats that the cube reads
     time_us          of all cases, each as often as it counts
-    least, most      the largest error of a gradient under the best and the worst accumulation model
+    least, most      the largest error of a gradient under the best and the worst accumulation model: largest
+                     beside its limit
     different        largest share of elements whose bits another model changes
     failed           rules of the field that some gradient fails, with the reason of the first
+    limit            of the error of the worst gradient
+    emptiest         the gradient that loses the largest share of its elements
+    missed           by what gradients fail: norm, lost elements
     refused          the first case that the interface refuses, with its reason; "" where it accepts all
     """
 
@@ -56,14 +61,23 @@ class ModeSummary:
     different: float
     worst: Worst | None
     failed: tuple[tuple[str, str], ...]
+    limit: float = 0.0
+    emptiest: Worst | None = None
+    missed: tuple[str, ...] = ()
     refused: str = ""
 
-    def passes(self, limit: float) -> bool:
-        """Return whether every gradient of every case is within a limit under every model."""
-        return self.worst is not None and self.most <= limit
+    @property
+    def passes(self) -> bool:
+        """Whether every gradient of every case is within its limits under every model."""
+        return self.worst is not None and not self.missed
+
+    @property
+    def lost(self) -> float:
+        """The largest share of a gradient's elements that range takes."""
+        return self.emptiest.error.lost if self.emptiest else 0.0
 
 
-def summaries(cases: Sequence[CaseErrors]) -> tuple[ModeSummary, ...]:
+def summaries(cases: Sequence[CaseErrors], limits: PassLimits) -> tuple[ModeSummary, ...]:
     """Sum up cases that were measured on the same axes, in the order of the axes."""
     found: dict[tuple[str, float], dict[int, list[tuple[CaseErrors, list[ModeError]]]]] = {}
     for case in cases:
@@ -77,34 +91,30 @@ def summaries(cases: Sequence[CaseErrors]) -> tuple[ModeSummary, ...]:
         alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
         for number, held in by_number_of_all.items():
             alike.setdefault(tuple((m[0].compute_dtype, m[0].refused) for _, m in held), []).append(number)
-        made += [_summary(dtype, tuple(n), scale, by_number_of_all[n[0]]) for n in alike.values()]
+        made += [_summary(dtype, tuple(n), scale, by_number_of_all[n[0]], limits) for n in alike.values()]
     return tuple(made)
 
 
-def passing(rows: Sequence[ModeSummary], limit: float) -> tuple[ModeSummary, ...]:
-    """Return the modes that pass, the fastest first; of a mode under several loss scales the least one."""
+def passing(rows: Sequence[ModeSummary]) -> tuple[ModeSummary, ...]:
+    """Return the modes that pass, the fastest first; of a mode's loss scales that which is nearest to 1."""
     least: dict[tuple[str, tuple[int, ...]], ModeSummary] = {}
-    for row in sorted(rows, key=lambda row: row.loss_scale):
-        if row.passes(limit):
+    for row in sorted(rows, key=lambda row: abs(log2(row.loss_scale))):
+        if row.passes:
             least.setdefault((row.dtype, row.cube_math_types), row)
     return tuple(sorted(least.values(), key=lambda row: (row.time_us, row.most)))
 
 
-def cheapest(rows: Sequence[ModeSummary], limit: float) -> ModeSummary | None:
-    """Return the fastest mode that passes, of equally fast ones the most exact."""
-    return next(iter(passing(rows, limit)), None)
+def tied(rows: Sequence[ModeSummary], margin: float) -> tuple[ModeSummary, ...]:
+    """Return the modes that pass and take the time of the fastest, within a margin; the most accurate first.
 
-
-def more_exact(rows: Sequence[ModeSummary], limit: float, margin: float) -> tuple[ModeSummary, ...]:
-    """Return the modes that are more exact than the cheapest at a cost within the model's error of its own.
-
-    margin   part of the cheapest one's time within which times count as equal: the model's own error
+    margin   part of the fastest one's time within which times count as equal: the model's own error
     """
-    best, *others = passing(rows, limit) or (None,)
-    if best is None:
+    fastest, *others = passing(rows) or (None,)
+    if fastest is None:
         return ()
-    near = [row for row in others if row.time_us <= (1 + margin) * best.time_us and row.most < best.most]
-    return tuple(sorted(near, key=lambda row: (row.most, row.time_us)))
+    same = [row for row in others if row.time_us <= (1 + margin) * fastest.time_us]
+    # Errors that are printed alike are alike: then the faster is first.
+    return tuple(sorted((fastest, *same), key=lambda row: (float(f"{row.most:.1e}"), row.time_us)))
 
 
 def nearest(rows: Sequence[ModeSummary]) -> ModeSummary | None:
@@ -123,21 +133,36 @@ def _by_number(case: CaseErrors) -> dict[tuple[str, float], dict[int, list[ModeE
 
 
 def _summary(
-    dtype: str, numbers: tuple[int, ...], scale: float, held: Sequence[tuple[CaseErrors, Sequence[ModeError]]]
+    dtype: str,
+    numbers: tuple[int, ...],
+    scale: float,
+    held: Sequence[tuple[CaseErrors, Sequence[ModeError]]],
+    limits: PassLimits,
 ) -> ModeSummary:
     refused = [f"{case.name}: {modes[0].refused}" for case, modes in held if modes[0].refused]
     computes = tuple(dict.fromkeys(m.compute_dtype for _, modes in held for m in modes if m.compute_dtype))
     if refused:
-        return ModeSummary(dtype, numbers, computes, scale, 0.0, 0.0, 0.0, 0.0, None, (), refused[0])
+        return ModeSummary(dtype, numbers, computes, scale, 0.0, 0.0, 0.0, 0.0, None, (), refused=refused[0])
     # The worst of each model by its place: cases may name the models differently, by the k of their format.
-    by_model = [[(case, modes[at]) for case, modes in held] for at in range(len(held[0][1]))]
-    worst = [max((Worst(c.name, m.accumulation, m.worst) for c, m in of), key=_size) for of in by_model]
+    by_model = [
+        [Worst(c.name, m[at].accumulation, e) for c, m in held for e in m[at].gradients]
+        for at in range(len(held[0][1]))
+    ]
+    every = [one for of_model in by_model for one in of_model]
+
+    def size(worst: Worst) -> tuple[bool, float, float]:
+        """Order errors beside their limits, NaN as the largest."""
+        total, limit = worst.error.total, limits.of(worst.error)
+        return total != total, total / limit if limit else total, total
+
+    worst = [max(of_model, key=size) for of_model in by_model]
     errors = [one.error.total for one in worst]
-    every = [gradient for _, modes in held for mode in modes for gradient in mode.gradients]
-    failed = dict[str, str]()
-    for gradient in every:
-        for rule, reason in gradient.failed:
-            failed.setdefault(rule, f"{gradient.name}: {reason}")
+    failed, missed = dict[str, str](), dict[str, None]()
+    for one in every:
+        for rule, reason in one.error.failed:
+            failed.setdefault(rule, f"{one.error.name}: {reason}")
+        missed |= dict.fromkeys(limits.missed(one.error))
+    whole = max(worst, key=size)
     return ModeSummary(
         dtype,
         numbers,
@@ -146,16 +171,13 @@ def _summary(
         sum(case.count * modes[0].time_us for case, modes in held),
         min(errors),
         max(errors, key=lambda error: (error != error, error)),
-        max(gradient.different for gradient in every),
-        max(worst, key=_size),
+        max(one.error.different for one in every),
+        whole,
         tuple((rule, failed[rule]) for rule in RULES if rule in failed),
+        limits.of(whole.error),
+        max(every, key=lambda one: one.error.lost),
+        tuple(missed),
     )
-
-
-def _size(worst: Worst) -> tuple[bool, float]:
-    """Order errors, NaN as the largest."""
-    total = worst.error.total
-    return total != total, total
 
 
 TENSORS = ("grad_output", "input", "weight")
@@ -169,10 +191,13 @@ MEDIAN_EXPONENT, BINADES = -16, 4
 class ConvCase:
     """A convolution with its tensors.
 
-    mask   which gradients are asked for
-    count  how many convolutions it stands for
-    data   which values: equal words mean equal values
-    load   makes grad_output, input and weight in float64; a function of a module, to be sent to processes
+    problem  whose time is asked for
+    mask     which gradients are asked for
+    count    how many convolutions it stands for
+    data     which values: equal words mean equal values
+    load     makes grad_output, input and weight of `sample` in float64; a function of a module, to be sent to
+             processes
+    part     of the problem, whose gradients are computed; None: all of it
     """
 
     name: str
@@ -181,6 +206,36 @@ class ConvCase:
     count: int
     data: str
     load: Callable[[], Tensors]
+    part: ConvProblem | None = None
+
+    @property
+    def batch(self) -> int:
+        """The images of the call that is timed."""
+        return self.problem.input[0]
+
+    @property
+    def sample(self) -> ConvProblem:
+        """The convolution whose gradients are computed."""
+        return self.part or self.problem
+
+
+def part_of(problem: ConvProblem, budget: int, images: int | None = None) -> ConvProblem:
+    """Return as much of a convolution as a budget holds, in multiply-adds of one gradient.
+
+    That is fewer images of the batch; where one alone is beyond four budgets, the longest of its sides is
+    halved, again and again, as long as four kernels fit. `images` asks for whole images, whatever they cost.
+    """
+    batch = problem.input[0]
+    count = max(1, budget * batch // max(1, problem.macs)) if images is None else images
+    found = replace(problem, input=(min(batch, count), *problem.input[1:]))
+    while images is None and found.macs > 4 * budget:
+        channels, sides = found.input[:2], list(found.input[2:])
+        at = max(range(len(sides)), key=lambda axis: sides[axis])
+        sides[at] = -(-sides[at] // 2)
+        if sides[at] < 4 * problem.weight[2 + at]:
+            break
+        found = replace(found, input=(*channels, *sides))
+    return found
 
 
 @dataclass(frozen=True)
@@ -233,15 +288,17 @@ class PrecisionQuestion:
     """Cases, and the modes of which it is asked which one to take.
 
     title    what the cases are, for people
-    limit    largest error of a gradient with which a mode passes: L2, relative to float64
+    limits   with which a mode passes
     margin   part of a time within which modes are not told apart: the model's own error
+    about    what else a reader must know of the cases, such as where the batch comes from
     """
 
     title: str
     axes: Axes
     cases: tuple[ConvCase, ...]
-    limit: float
+    limits: PassLimits = field(default_factory=PassLimits)
     margin: float = 0.0
+    about: str = ""
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -260,36 +317,34 @@ class PrecisionStudy(StudyAnswer):
     @default_arithmetic
     def rows(self) -> tuple[ModeSummary, ...]:
         """The modes over all cases."""
-        return summaries(self.cases)
+        return summaries(self.cases, self.question.limits)
 
     @property
-    def cheapest(self) -> ModeSummary | None:
-        """The cheapest mode that passes."""
-        return cheapest(self.rows, self.question.limit)
+    def tied(self) -> tuple[ModeSummary, ...]:
+        """The modes that pass in the time of the fastest, within the margin; the most accurate first."""
+        return tied(self.rows, self.question.margin)
 
     @property
-    def more_exact(self) -> tuple[ModeSummary, ...]:
-        """The modes more exact than the cheapest, and within the margin of its time; the most exact first."""
-        return more_exact(self.rows, self.question.limit, self.question.margin)
+    def best(self) -> ModeSummary | None:
+        """The most accurate of the fastest modes that pass."""
+        return next(iter(self.tied), None)
 
     @property
     def nearest(self) -> ModeSummary | None:
         """The mode with the smallest error."""
         return nearest(self.rows)
 
-    def verdict_flips(self) -> tuple[tuple[ModeSummary, ModeSummary], ...]:
-        """Return (failing, passing) modes that differ in the loss scale alone: a pair for each mode."""
-        found: dict[tuple[str, tuple[int, ...]], tuple[ModeSummary, ModeSummary]] = {}
-        for bad in self.rows:
-            for good in self.rows:
-                alike = (bad.dtype, bad.cube_math_types) == (good.dtype, good.cube_math_types)
-                judged = (
-                    bad.worst is not None
-                    and not bad.passes(self.question.limit)
-                    and good.passes(self.question.limit)
-                )
-                if alike and judged:
-                    found.setdefault((bad.dtype, bad.cube_math_types), (bad, good))
+    def failing(self) -> tuple[tuple[ModeSummary, ModeSummary | None], ...]:
+        """Return the modes that fail, each with itself under a loss scale with which it passes.
+
+        Of a mode that passes under no loss scale the first that was asked for stands for all.
+        """
+        good = {(row.dtype, row.cube_math_types): row for row in passing(self.rows)}
+        found: dict[tuple[str, tuple[int, ...]], tuple[ModeSummary, ModeSummary | None]] = {}
+        for row in self.rows:
+            key = row.dtype, row.cube_math_types
+            if row.worst is not None and not row.passes:
+                found.setdefault(key, (row, good.get(key)))
         return tuple(found.values())
 
     def share(self, case: str, tensor: str, dtype: str, loss_scale: float) -> FormatShare | None:

@@ -14,12 +14,10 @@ import numpy as np
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.formats.casts import decode, encode, round_to
-from ascendsim.numerics.formats.dtypes import dtype
 from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.metric_chunks import Verdict
-from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
+from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, leaves_in, vector_overflow
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, cube_overflow, leaves_in, vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem, as_multiplied
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.profile import Profile
@@ -29,7 +27,25 @@ from ascendsim.studies.engine.measure import PointAnswer
 from ascendsim.studies.engine.point import code_version
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.modes.choice import Axes, ConvCase, PrecisionQuestion, PrecisionStudy
-from ascendsim.studies.modes.records import CaseErrors, FormatShare, GradientError, Histogram, ModeError
+from ascendsim.studies.modes.losses import (
+    SUM_STEP,
+    LossSteps,
+    decades,
+    histogram,
+    reasons,
+    share,
+    unbounded,
+    without_range,
+    worst_channel,
+)
+from ascendsim.studies.modes.records import (
+    CaseErrors,
+    Decade,
+    FormatShare,
+    GradientError,
+    Histogram,
+    ModeError,
+)
 from ascendsim.studies.sweep import studied
 
 if TYPE_CHECKING:
@@ -42,94 +58,21 @@ if TYPE_CHECKING:
     Mask = tuple[bool, bool, bool]
 
 
-def histogram(tensor: str, values: Float64) -> Histogram:
-    """Count the values of a tensor by binade."""
-    finite = np.isfinite(values)
-    sizes = np.abs(values[finite & (values != 0)])
-    special, zeros = int((~finite).sum()), int((values == 0).sum())
-    if not sizes.size:
-        return Histogram(tensor, 0, (), zeros, special)
-    # frexp gives 0.5 <= m < 1: the binade of |x| begins one exponent lower.
-    exponents = np.frexp(sizes)[1] - 1
-    first = int(exponents.min())
-    return Histogram(tensor, first, tuple(np.bincount(exponents - first).tolist()), zeros, special)
-
-
-def share(tensor: str, values: Float64, name: str, loss_scale: float = 1.0) -> FormatShare:
-    """Say what a format makes of the values of a tensor times a loss scale, rounded once."""
-    fmt = dtype(name)
-    finite = values[np.isfinite(values) & (values != 0)] * loss_scale
-    if not finite.size:
-        return FormatShare(tensor, name, loss_scale, None if fmt.tapered else 0.0, 0.0, 0.0)
-    with np.errstate(over="ignore"):
-        stored = quantise(finite, format_of(name))
-    below = None if fmt.tapered else float(np.mean(np.abs(finite) < 2.0**fmt.min_exponent))
-    lost, beyond = np.mean(stored == 0), np.mean(~np.isfinite(stored))
-    return FormatShare(tensor, name, loss_scale, below, float(lost), float(beyond))
-
-
-OFFSET = 1e-7  # which MERE and MARE add to |g|
-
-
-def reasons(
-    errors: ErrorMetrics, result: Float64, reference: Float64, magnitudes: Float64, allowed: float
-) -> tuple[tuple[str, str], ...]:
-    """Return (rule, reason) for each rule that a gradient fails.
-
-    result      the gradient in float64, with its reference and the sums of |a b| of its terms
-    allowed     share of those sums that rounding operands and gradient to their formats may cost
-    """
-    failed = [verdict for verdict in errors.verdicts if not verdict.passed]
-    if not failed:
-        return ()
-    if not errors.specials_match:
-        return tuple(
-            (one.standard, f"{errors.special_mismatches} values are NaN or Inf in one of them")
-            for one in failed
-        )
-    return tuple(
-        (one.standard, _reason(one, errors, result, reference, magnitudes, allowed)) for one in failed
-    )
-
-
-def _reason(
-    verdict: Verdict,
-    errors: ErrorMetrics,
-    result: Float64,
-    reference: Float64,
-    magnitudes: Float64,
-    allowed: float,
-) -> str:
-    error = np.abs(result - reference)
-    measure = error if verdict.standard == "mixed" else error / (np.abs(reference) + OFFSET)
-    at = int(np.nanargmax(measure))
-    place = tuple(int(i) for i in np.unravel_index(at, measure.shape))
-    size, off, terms = (float(values.reshape(-1)[at]) for values in (np.abs(reference), error, magnitudes))
-    of_terms = off / terms if terms else 0.0
-    if of_terms <= allowed:
-        why = f"within the {allowed:.1e} that its formats' roundings cost: terms cancel, no more is lost"
-    else:
-        why = f"more than the {allowed:.1e} that its formats' roundings cost: range or sums lose it"
-    shown = {
-        "stat": f"MERE is {errors.mere:.1e}, MARE {errors.mare:.1e}",
-        "st": f"the largest relative error is {errors.mare:.1e}",
-        "mixed": f"the largest error is {errors.max_abs:.1e}",
-    }[verdict.standard]
-    return (
-        f"it asks for {verdict.rule}; {shown}; at {place} |g| is {size:.1e}, its terms' magnitudes sum to "
-        f"{terms:.1e}, the error {off:.1e} is {of_terms:.1e} of that sum, {why}"
-    )
-
-
 @dataclass(frozen=True)
 class GradientStages:
-    """The gradients between truth and result, by name, all times the loss scale; and sums of |a b|."""
+    """The gradients between truth and result, by name, all times the loss scale; and sums of |a b|.
+
+    free        `rounded` of formats whose range has no end
+    saturated   whether an operand stays at the largest value on its way into the cube
+    """
 
     truth: Mapping[str, Float64]
     stored: Mapping[str, Float64]
     read: Mapping[str, Float64]
     rounded: Mapping[str, Float64]
+    free: Mapping[str, Float64]
     magnitudes: Mapping[str, Float64]
+    saturated: bool
 
 
 @dataclass(frozen=True)
@@ -160,6 +103,20 @@ class Reading:
         overflow = vector_overflow(self.profile, self.compute)
         return {name: round_to(x, self.compute, overflow=overflow) for name, x in stored.items()}
 
+    def free_operands(
+        self, given: Mapping[str, Float64], stored: Mapping[str, Floats], gradient: str
+    ) -> dict[str, Float64]:
+        """Return the same of formats whose range has no end; HF32 has that of float32."""
+        read = self.operands(stored, gradient)
+        if self.compute.startswith("hf32") and gradient != "grad_bias":
+            return {name: values.astype(np.float64) for name, values in read.items()}
+        cast = gradient != "grad_bias" and self.compute != self.dtype
+        found: dict[str, Float64] = {}
+        for name, values in given.items():
+            free = unbounded(values, stored[name], lookup_dtype(self.dtype))
+            found[name] = unbounded(free, read[name], lookup_dtype(self.compute)) if cast else free
+        return found
+
     def formats_out(self, gradient: str) -> tuple[str, ...]:
         """Return the formats to which a gradient is rounded on its way out, one after the other."""
         compute = "hf32" if self.compute.startswith("hf32") else self.compute
@@ -169,6 +126,31 @@ class Reading:
             steps.append("float16")
         return tuple(dict.fromkeys((*steps, self.dtype)))
 
+    def saturates(self, stored: Mapping[str, Floats]) -> bool:
+        """Say whether a finite operand stays at the largest value of what the cube reads."""
+        if self.compute == self.dtype or self.compute.startswith("hf32"):
+            return False
+        top = lookup_dtype(self.compute).max_finite
+        read = self.operands(stored, "grad_input")
+        return any(((np.abs(x) > top) & np.isfinite(read[name])).any() for name, x in stored.items())
+
+    def losses(self, gradient: str, result: Float64, steps: GradientStages) -> LossSteps:
+        """Return the steps by which a gradient's losses are told apart."""
+        leaving = self.formats_out(gradient)
+        cast = gradient != "grad_bias" and self.compute != self.dtype
+        formats = (self.dtype, *(self.compute,) * cast, *leaving)
+        storing = 2 * 2.0 ** -(lookup_dtype(self.dtype).mantissa_bits + 1)
+        return LossSteps(
+            result,
+            steps.rounded[gradient],
+            steps.free[gradient],
+            steps.magnitudes[gradient],
+            formats,
+            leaving,
+            steps.saturated and gradient != "grad_bias",
+            _allowed(self, gradient) + storing + SUM_STEP,
+        )
+
     @property
     def _squeezed(self) -> bool:
         """Whether the shipped operator takes a float32 grad_weight of groups through float16."""
@@ -177,9 +159,19 @@ class Reading:
         return shipped and half and self.problem.groups > 1 and self.dtype == "float32"
 
     def leaving(self, exact: Float64, gradient: str) -> Float64:
-        """Round an exact gradient to the formats in which it leaves."""
+        """Round an exact gradient to the formats in which it leaves, as the product has what lies beyond."""
         for name in self.formats_out(gradient):
-            exact = quantise(exact, format_of(name)).astype(np.float64)
+            rounded = quantise(exact, format_of(name)).astype(np.float64)
+            if cube_overflow(self.profile, name) != "ieee":
+                top = lookup_dtype(name).max_finite
+                rounded = np.where(np.isfinite(exact), np.clip(rounded, -top, top), rounded)
+            exact = rounded
+        return exact
+
+    def leaving_free(self, exact: Float64, gradient: str) -> Float64:
+        """Round it to the same formats without an end of their range."""
+        for name in self.formats_out(gradient):
+            exact = unbounded(exact, quantise(exact, format_of(name)).astype(np.float64), lookup_dtype(name))
         return exact
 
 
@@ -198,11 +190,36 @@ def magnitudes_of(problem: ConvProblem, tensors: Mapping[str, Any], mask: Mask) 
 def read_by(reading: Reading, stored: Mapping[str, Floats], mask: Mask) -> dict[str, Float64]:
     """Return the exact gradients of the operands that the cube reads."""
     found: dict[str, Float64] = {}
-    for at, name in enumerate(GRADIENTS):
-        alone = (mask[0] and at == 0, mask[1] and at == 1, mask[2] and at == 2)
-        if mask[at]:
-            found |= gradients_of(reading.problem, reading.operands(stored, name), alone)
+    for name, alone in _each(mask):
+        found |= gradients_of(reading.problem, reading.operands(stored, name), alone)
     return found
+
+
+def free_of_range(
+    reading: Reading,
+    given: Mapping[str, Float64],
+    stored: Mapping[str, Floats],
+    read: Mapping[str, Float64],
+    mask: Mask,
+) -> dict[str, Float64]:
+    """Return the gradients that formats without an end of their range would leave, rounded as they leave.
+
+    read   the exact gradients of what the cube reads: where no operand loses range, they are the same
+    """
+    found: dict[str, Float64] = {}
+    for name, alone in _each(mask):
+        free, operands = reading.free_operands(given, stored, name), reading.operands(stored, name)
+        same = all(np.array_equal(free[one], operands[one]) for one in INPUTS)
+        exact = read[name] if same else gradients_of(reading.problem, free, alone)[name]
+        found[name] = reading.leaving_free(exact, name)
+    return found
+
+
+def _each(mask: Mask) -> Iterator[tuple[str, Mask]]:
+    """Yield each wanted gradient with the mask that asks for it alone."""
+    for at, name in enumerate(GRADIENTS):
+        if mask[at]:
+            yield name, (at == 0, at == 1, at == 2)
 
 
 def norm(values: Float64) -> float:
@@ -227,7 +244,7 @@ def measure(axes: Axes, case: ConvCase) -> CaseErrors:
     Errors   a call that the interface refuses is a mode with its reason
     """
     tensors = case.load()
-    truth = gradients_of(case.problem, tensors, case.mask)
+    truth = gradients_of(case.sample, tensors, case.mask)
     found = list[ModeError]()
     for name in axes.dtypes:
         modes = _modes(axes, case, name)
@@ -237,7 +254,7 @@ def measure(axes: Axes, case: ConvCase) -> CaseErrors:
     read = [mode.compute_dtype for mode in found if mode.compute_dtype[:4] not in ("", "hf32")]
     shares = _shares(tensors, tuple(dict.fromkeys((*axes.dtypes, *read))), axes.loss_scales)
     histograms = tuple(histogram(name, tensors[name]) for name in INPUTS)
-    return CaseErrors(case.name, case.count, tuple(found), shares, histograms)
+    return CaseErrors(case.name, case.count, tuple(found), shares, histograms, case.batch, case.sample.input)
 
 
 def _shares(tensors: Tensors, formats: Sequence[str], scales: Sequence[float]) -> tuple[FormatShare, ...]:
@@ -282,20 +299,20 @@ def _scaled(
             continue
         # A product of carriers that overflow is Inf here as there.
         with np.errstate(over="ignore", invalid="ignore"):
-            stored = {name: quantise(as_scaled[name], format_of(mode.dtype)) for name in INPUTS}
-            yield from _modelled(axes, case, mode, stored, {n: g * scale for n, g in truth.items()}, scale)
+            yield from _modelled(axes, case, mode, as_scaled, {n: g * scale for n, g in truth.items()}, scale)
 
 
 def _modelled(
     axes: Axes,
     case: ConvCase,
     mode: _Mode,
-    stored: Mapping[str, Any],
+    given: Mapping[str, Float64],
     truth: Mapping[str, Float64],
     scale: float,
 ) -> Iterator[ModeError]:
-    """Yield the errors of one mode, model by model."""
-    problem, mask = case.problem, case.mask
+    """Yield the errors of one mode, model by model; tensors and truth are times the loss scale."""
+    stored = {name: quantise(given[name], format_of(mode.dtype)) for name in INPUTS}
+    problem, mask = case.sample, case.mask
     reading = Reading(problem, axes.profile, mode.dtype, mode.compute, load_rules(axes.rules).direct_outputs)
     read = read_by(reading, stored, mask)
     steps = GradientStages(
@@ -303,14 +320,16 @@ def _modelled(
         gradients_of(problem, stored, mask),
         read,
         {name: reading.leaving(values, name) for name, values in read.items()},
+        free_of_range(reading, given, stored, read, mask),
         magnitudes_of(problem, stored, mask),
+        reading.saturates(stored),
     )
     first: Mapping[str, Any] | None = None
     for model in axes.models:
         result = _backward(axes, case, mode, stored, model)
         made = {name: getattr(result, name) for name in GRADIENTS if getattr(result, name) is not None}
         first = made if first is None else first
-        one = partial(_gradient_error, reading=reading, steps=steps)
+        one = partial(_gradient_error, reading=reading, steps=steps, loss_scale=scale)
         errors = tuple(one(name, values, first[name]) for name, values in made.items())
         yield ModeError(
             mode.dtype,
@@ -324,7 +343,7 @@ def _modelled(
 
 
 def _backward(axes: Axes, case: ConvCase, mode: _Mode, stored: Mapping[str, Any], model: str | None) -> Any:
-    p = case.problem
+    p = case.sample
     fmt = lookup_dtype(mode.dtype)
     grad_output, input, weight = (encode(stored[name], fmt) for name in INPUTS)
     return convolution_backward(
@@ -348,7 +367,7 @@ def _backward(axes: Axes, case: ConvCase, mode: _Mode, stored: Mapping[str, Any]
 
 
 def _gradient_error(
-    name: str, values: Any, first: Any, *, reading: Reading, steps: GradientStages
+    name: str, values: Any, first: Any, *, reading: Reading, steps: GradientStages, loss_scale: float
 ) -> GradientError:
     """Measure one gradient; steps and result are all times the loss scale, which changes no ratio."""
     fmt = lookup_dtype(reading.dtype)
@@ -361,6 +380,10 @@ def _gradient_error(
     of_terms = np.abs(result - stored) / np.where(sizes == 0, 1.0, sizes)
     bits = carrier.view(np.uint32) != decode(first, fmt).view(np.uint32)
     finite = np.isfinite(truth)
+    lost = reading.losses(name, result, steps)
+    labels = lost.labels(truth)
+    once = without_range(truth, lost.coarsest.mantissa_bits + 1)
+    channel, of_channel = worst_channel(result, truth, 1 if name == "grad_input" else 0)
     return GradientError(
         name,
         norm(result - truth) / whole,
@@ -372,7 +395,12 @@ def _gradient_error(
         float(np.mean((result == 0) & (truth != 0))),
         float(np.mean(finite & ~np.isfinite(result))),
         float(np.mean(bits)),
-        reasons(error_metrics(carrier, stored, judged), result, stored, sizes, _allowed(reading, name)),
+        reasons(error_metrics(carrier, stored, judged), lost, stored, _allowed(reading, name)),
+        norm(once - truth) / whole,
+        lost.causes(truth, labels),
+        channel,
+        of_channel,
+        decades(lost, truth, labels, loss_scale),
     )
 
 
@@ -404,7 +432,7 @@ class PrecisionPoint:
         axes, case = self.axes, self.case
         machine = axes.profile.product, axes.profile.variant, axes.profile.content.hex()
         varied = axes.dtypes, axes.cube_math_types, axes.models, axes.loss_scales, axes.rules
-        asked = case.name, case.problem, case.mask, case.count, case.data
+        asked = case.name, case.problem, case.mask, case.count, case.data, case.sample
         return sha256(repr((code_version(), "precision", machine, varied, asked)).encode()).hexdigest()
 
 
@@ -425,12 +453,17 @@ def case_errors(text: str) -> CaseErrors:
     modes = tuple(ModeError(**_mode(mode)) for mode in read["modes"])
     shares = tuple(FormatShare(**share) for share in read["shares"])
     histograms = tuple(Histogram(**one | {"counts": tuple(one["counts"])}) for one in read["histograms"])
-    return CaseErrors(read["name"], read["count"], modes, shares, histograms)
+    batch, computed = read["batch"], tuple(read["computed"])
+    return CaseErrors(read["name"], read["count"], modes, shares, histograms, batch, computed)
 
 
 def _mode(read: dict[str, Any]) -> dict[str, Any]:
     gradients = tuple(
-        GradientError(**one | {"failed": tuple(tuple(pair) for pair in one["failed"])})
+        GradientError(
+            **one
+            | {key: tuple(tuple(pair) for pair in one[key]) for key in ("failed", "causes")}
+            | {"decades": tuple(Decade(**row) for row in one["decades"])}
+        )
         for one in read["gradients"]
     )
     return read | {"cube_math_types": tuple(read["cube_math_types"]), "gradients": gradients}

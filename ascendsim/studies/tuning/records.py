@@ -13,6 +13,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.studies.engine.point import Before
 from ascendsim.studies.records import StudyAnswer
+from ascendsim.studies.verdicts import Condition, GainVerdict
 
 SCORES = ("worst", "mean")
 NESTS = ("any", "ours", "operators")
@@ -29,11 +30,12 @@ class TilingQuestion:
     trials    tilings that are tried at most
     seed      of what is drawn
     margin    a plan that is faster by less than this part is not called a winner: the model's own error
-    doubt     whether the winner has to win at both ends of each assumed figure
+    doubt     whether the winner has to win at both ends of each figure with a range
     changes   figures of the product that are replaced: dotted path -> value
     nests     whose loop nests plans follow: this simulator's ("ours"), the operators' ("operators"), which a
               device can be given, or "any": ours, and the operators' where a call follows them by default
     before    calls whose rest in L2 is found, for the start "network"; as `StudyPoint` has them
+    deterministic  whether grad_weight is added in one order; None as the product does
     """
 
     title: str
@@ -42,7 +44,7 @@ class TilingQuestion:
     gradient: str
     dtype: str = "float16"
     cube_math_type: int = 0
-    starts: tuple[str, ...] = ("warm", "handed")
+    starts: tuple[str, ...] = ("warm", "step")
     score: str = "worst"
     trials: int = 200
     seed: int = 0
@@ -51,6 +53,7 @@ class TilingQuestion:
     changes: Mapping[str, Any] = FrozenMap()
     nests: str = "any"
     before: tuple[Before, ...] = ()
+    deterministic: bool | None = None
 
     @property
     def gradients(self) -> tuple[bool, bool, bool]:
@@ -149,6 +152,26 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
+class ReachedTime:
+    """What the best plan is worth in a wider view, under one start of L2.
+
+    what       "kernel", "call", "deterministic call" or "training step"
+    usual_us   microseconds under the usual plan, and `best_us` under the best
+    """
+
+    what: str
+    start: str
+    usual_us: float
+    best_us: float
+
+    @property
+    @default_arithmetic
+    def saved(self) -> float:
+        """The part of the usual plan's time that the best saves."""
+        return 1 - self.best_us / self.usual_us
+
+
+@dataclass(frozen=True, slots=True)
 class TilingAnswer(StudyAnswer):
     """What beats the product's plan.
 
@@ -156,9 +179,12 @@ class TilingAnswer(StudyAnswer):
     best      the best plan of all that were tried; `usual` itself where none is better
     waits     by start, and `courses`
     tried     tilings that were timed, pruned (a bound or one start said enough) and refused
-    ends      ends of assumed figures at which both were timed; `lost` those at which the best is slower
     cut       whether the search ended before its plans were tried, as time or trials were used up
-    untried   ends of assumed figures for which nothing was left
+    verdict   on what is saved under the start that saves least, with figures moved; None where none was
+    even      of the figures on which it hangs: where the best is no faster
+    untried   ends of figures for which nothing was left
+    reaches   what the best plan is worth of the kernel, the call and the training step, by start
+    unmade    why no operator makes the best plan; "" where one does
     """
 
     question: TilingQuestion
@@ -167,10 +193,12 @@ class TilingAnswer(StudyAnswer):
     waits: tuple[StartCycles, ...]
     courses: tuple[Course, ...]
     tried: Mapping[str, int]
-    ends: int = 0
-    lost: tuple[str, ...] = ()
     cut: bool = False
+    verdict: GainVerdict | None = None
+    even: tuple[Condition, ...] = ()
     untried: int = 0
+    reaches: tuple[ReachedTime, ...] = ()
+    unmade: str = ""
 
     @default_arithmetic
     def saved(self, start: str) -> float:
@@ -178,24 +206,34 @@ class TilingAnswer(StudyAnswer):
         return 1 - self.best.times_us[start] / self.usual.times_us[start]
 
     @property
+    def least(self) -> float:
+        """What is saved under the start that saves least."""
+        return min(map(self.saved, self.question.starts))
+
+    @property
     def keeps(self) -> bool:
         """Whether the usual plan is the best of all."""
         return self.best.plan == self.usual.plan
 
     @property
+    def leads(self) -> bool:
+        """Whether the best saves more than the margin under every start, with the figures as they are."""
+        return not self.keeps and self.least > self.question.margin
+
+    @property
     def wins(self) -> bool:
-        """Whether the best is faster under every start by more than the margin, wherever figures lie."""
-        return self._leads and not self.untried
+        """Whether the best leads wherever figures lie."""
+        return self.leads and not self.conditions and not self.untried
 
     @property
     def undecided(self) -> bool:
-        """Whether the best wins as far as was tried, but not all ends of assumed figures were."""
-        return self._leads and self.untried > 0
+        """Whether the best leads as far as was tried, but not all ends of figures were."""
+        return self.leads and not self.conditions and self.untried > 0
 
     @property
-    def _leads(self) -> bool:
-        sure = all(self.saved(start) > self.question.margin for start in self.question.starts)
-        return not self.keeps and sure and not self.lost
+    def conditions(self) -> tuple[Condition, ...]:
+        """The figures on which it hangs whether the best saves more than the margin."""
+        return self.verdict.conditions if self.verdict else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 from ascendsim.errors import AscendSimError
 from ascendsim.ops.plan import Plan, Tiling, even_parts
-from ascendsim.ops.problems.products import DgradGemm
-from ascendsim.ops.problems.sliding import phases_of
+from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.products import DgradGemm, MatmulProblem
+from ascendsim.ops.problems.sliding import AXES, phases_of
 from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
 from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.given import plan_of
@@ -219,6 +220,21 @@ FOLLOWS = ("used_cores",)
 STREAM_FOLLOWS = (*FOLLOWS, "k_split", "stream_axis")
 
 
+def unmade(plan: Plan, problem: ConvProblem | MatmulProblem, usual: Plan | None = None) -> str:
+    """Return why no operator makes a plan, in words; "" where one may.
+
+    usual   the plan that a call follows by default: by the operator's rules it may have one more nest
+    """
+    own = {usual.schedule} if usual is not None and usual.chosen_by != "search" else set()
+    if plan.schedule not in own | {nest for nests in NESTS.values() for nest, _ in nests}:
+        return f"its nest, {plan.nest}, is this simulator's"
+    split = AXES.get(plan.tiling.kernel_split, (False, False))
+    steps = problem.strides[-2:] if isinstance(problem, ConvProblem) else ()
+    if any(along and step == 1 for along, step in zip(split, steps, strict=False)):
+        return "it splits the kernel along an axis of stride 1"
+    return ""
+
+
 class OperatorTilings:
     """Plans of the operators' nests for one gradient."""
 
@@ -244,17 +260,28 @@ class OperatorTilings:
             return None
 
     def has(self, plan: Plan) -> bool:
-        """Return whether a plan follows one of the operators' nests."""
-        return plan.schedule in {nest for nest, _ in NESTS[self.gradient]}
+        """Return whether a plan follows one of the operators' nests, as an operator may."""
+        own = plan.schedule in {nest for nest, _ in NESTS[self.gradient]}
+        return own and not unmade(plan, self._request.problem)
 
     def neighbours(self, plan: Plan) -> list[Plan]:
-        """Return the plans one step away, each once: blocks, shares, slices, copies, segments."""
+        """Return the plans one step away, each once: nests, blocks, shares, slices, copies, segments."""
         follows = STREAM_FOLLOWS if plan.schedule == "wgrad_stream" else FOLLOWS
         reads = schedule_named(plan.schedule).reads | {"base_m", "base_n", "base_k"}
         known = vars(plan.tiling).items()
         fields = {name: value for name, value in known if name in reads and name not in follows}
-        made = (self._plan(str(plan.schedule), changed) for changed in _moves(fields, self.gradient))
+        made = [self._plan(nest, same) for nest, same in self._elsewhere(fields)]
+        made += [self._plan(str(plan.schedule), changed) for changed in _moves(fields, self.gradient)]
         return [near for near in dict.fromkeys(made) if near is not None and near != plan]
+
+    def _elsewhere(self, fields: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the same tiles in each nest of grad_input, with the weights turned first and without."""
+        # Of grad_weight a product's operators have one nest.
+        for nest, own in NESTS[self.gradient] if self.gradient == "grad_input" else ():
+            reads = schedule_named(nest).reads | {"base_m", "base_n", "base_k"}
+            same = {name: value for name, value in fields.items() if name in reads} | dict(own)
+            turned = fields.get("transpose_first", False)
+            yield from ((nest, same | {"transpose_first": first}) for first in (turned, not turned))
 
     def spelled(self, plan: Plan) -> Plan:
         """Return the plan with blocks and shares no longer than the product, which they stand for as a whole.
@@ -282,9 +309,10 @@ class OperatorTilings:
     def _plan(self, nest: str, fields: Mapping[str, Any]) -> Plan | None:
         """Return the whole plan with these fields; None where there is none."""
         try:
-            return self.spelled(plan_of(self._request, PartialPlan(dict(fields), nest)))
+            plan = self.spelled(plan_of(self._request, PartialPlan(dict(fields), nest)))
         except AscendSimError:
             return None
+        return plan if self.has(plan) else None
 
 
 def _moves(fields: Mapping[str, Any], gradient: str) -> Iterator[dict[str, Any]]:
@@ -376,7 +404,10 @@ def tune(tuner: Tuner) -> tuple[Trial, Trial]:
     Raises   AscendSimError where the usual plan cannot be timed
     """
     asked = tuner.question
-    request = PlanRequest(asked.problem, asked.gradient, tuner.compute_dtype, tuner.profile)
+    request = PlanRequest(
+        *(asked.problem, asked.gradient, tuner.compute_dtype, tuner.profile),
+        deterministic=bool(asked.deterministic),
+    )
     ours, operators = Tilings(request), OperatorTilings(request)
     usual, searched = tuner.chosen("product"), tuner.chosen("search")
     tuner.allowed = lambda plan: asked.nests != "operators" or operators.has(plan)

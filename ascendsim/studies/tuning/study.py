@@ -16,25 +16,29 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.measure import planned
+from ascendsim.studies.engine.point import StudyPoint, changes_text
 from ascendsim.studies.engine.run import Budget, Engine
-from ascendsim.studies.sweep import ends, hashable, ranged_figures, studied
+from ascendsim.studies.sweep import hashable, moved_together, studied, variables
 from ascendsim.studies.tuning.records import (
     Beside,
     BufferUse,
     Course,
     CyclesPart,
+    ReachedTime,
     Started,
     TilingAnswer,
     TilingQuestion,
 )
-from ascendsim.studies.tuning.search import tune
+from ascendsim.studies.tuning.search import tune, unmade
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, waits_of
+from ascendsim.studies.verdicts import judged
 from ascendsim.timing.critical_path import critical_path, cycles_by_pipe
 from ascendsim.timing.timeline import Occupied, Timeline, occupied, stages
 from ascendsim.timing.times import bytes_by_pipe
 
 # Parts of the longer plan's time in which what buffers hold is averaged: as many as a picture shows apart.
 BINS = 200
+Moves = Sequence[Mapping[str, Any]]
 OTHERS = "other kernels"
 
 
@@ -148,9 +152,7 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
         FrozenMap(tried),
         cut=budget.cut,
     )
-    if question.doubt and best.plan != usual.plan:
-        answer = _doubted(answer, tuner)
-    return answer, tuner
+    return weighed(answer, tuner), tuner
 
 
 def _estimate(question: TilingQuestion, profile: Profile, plan: Plan, start: str) -> Estimate:
@@ -162,34 +164,86 @@ def _estimate(question: TilingQuestion, profile: Profile, plan: Plan, start: str
         product=profile,
         tiling={question.gradient: plan},
         l2_start=start,
+        deterministic=question.deterministic,
     )
 
 
+def weighed(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
+    """Return the answer with what the best plan is worth, and on which figures it hangs whether it wins."""
+    if answer.keeps:
+        return answer
+    reason = unmade(answer.best.plan, answer.question.problem, answer.usual.plan)
+    answer = replace(answer, reaches=reached_times(answer, tuner), unmade=reason)
+    return _doubted(answer, tuner) if answer.question.doubt else answer
+
+
+def reached_times(answer: TilingAnswer, tuner: Tuner) -> tuple[ReachedTime, ...]:
+    """Return what both plans take: kernel, call, deterministic call, and all gradients of the layer.
+
+    What cannot be timed under the best plan is left out.
+    """
+    asked: dict[tuple[str, str], tuple[StudyPoint, StudyPoint]] = {}
+    for start in answer.question.starts:
+        usual, best = (tuner.point(start, trial.plan) for trial in (answer.usual, answer.best))
+        # Whatever else a call does is planned as the product plans it.
+        product = replace(usual, tiling="product")
+        asked["call", start] = usual, best
+        if not answer.question.deterministic:
+            in_order = replace(product, deterministic=True), replace(best, deterministic=True)
+            asked["deterministic call", start] = in_order
+        every = (True, True, True)
+        asked["training step", start] = replace(product, gradients=every), replace(best, gradients=every)
+    points = [point for pair in asked.values() for point in pair]
+    found = [timed for _, timed in tuner.engine.answer(points, tuner.budget)]
+    rows = []
+    for at, (what, start) in enumerate(asked):
+        if what == "call":
+            times = answer.usual.times_us[start], answer.best.times_us[start]
+            rows.append(ReachedTime("kernel", start, *times))
+        before, after = found[2 * at : 2 * at + 2]
+        if before is not None and after is not None and not (before.reason or after.reason):
+            rows.append(ReachedTime(what, start, before.time_us, after.time_us))
+    return tuple(rows)
+
+
+@default_arithmetic
 def _doubted(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
-    """Time both plans at both ends of each assumed figure, and name those at which the best is slower."""
-    points = {}
-    for path, figure in ranged_figures(tuner.profile).items():
-        for end in dict.fromkeys(map(hashable, ends(figure))):
-            if end == hashable(figure.value):
-                continue
-            for start in answer.question.starts:
-                for trial in (answer.usual, answer.best):
-                    points[path, end, start, trial.plan] = tuner.point(start, trial.plan, {path: end})
-    outcome = tuner.engine.answer(list(points.values()), tuner.budget)
-    times: dict[tuple[str, object, str], dict[Plan, float]] = {}
-    untried = set()
-    for (path, end, start, plan), (_, found) in zip(points, outcome, strict=True):
-        if found is None:
-            untried.add((path, end, start))
-        elif not found.reason:
-            times.setdefault((path, end, start), {})[plan] = found.planned_us
-    both = {place: row for place, row in times.items() if len(row) == 2}
-    lost = [
-        f"{path}={end}, L2 {start}"
-        for (path, end, start), row in both.items()
-        if row[answer.best.plan] >= row[answer.usual.plan]
-    ]
-    return replace(answer, ends=len(both), lost=tuple(lost), untried=len(untried))
+    """Move each figure with a range to both ends, on both plans, and judge by the start that saves least."""
+    left: set[str] = set()
+
+    def gains(moves: Moves) -> list[float | None]:
+        return _savings(answer, tuner, moves, left)
+
+    # Figures of one source move together.
+    figures = {one.name: one.figures[one.name] for one in variables(tuner.profile)}
+    verdict = judged(gains, figures, answer.least, answer.question.margin)
+    # Ends for which no trial was left; those between are no loss, as a value farther away stands for them.
+    untried = len(left & set(verdict.untimed))
+    deciding = {condition.figure: figures[condition.figure] for condition in verdict.conditions}
+    even = judged(gains, deciding, answer.least).conditions if deciding else ()
+    return replace(answer, verdict=verdict, even=even, untried=untried)
+
+
+def _savings(answer: TilingAnswer, tuner: Tuner, moves: Moves, left: set[str]) -> list[float | None]:
+    """Return the part that the best plan saves with figures moved, under the start that saves least.
+
+    None where it cannot be timed; a move that was not tried is added to `left`
+    """
+    plans = answer.usual.plan, answer.best.plan
+    moved = variables(tuner.profile)
+    told = [{path: hashable(value) for path, value in moved_together(move, moved).items()} for move in moves]
+    sides = [(start, plan) for start in answer.question.starts for plan in plans]
+    points = [tuner.point(start, plan, move) for move in told for start, plan in sides]
+    found = [timed for _, timed in tuner.engine.answer(points, tuner.budget)]
+    savings: list[float | None] = []
+    for at, move in enumerate(moves):
+        own = found[at * len(sides) :][: len(sides)]
+        if any(timed is None for timed in own):
+            left.add(changes_text(move))
+        times = [timed.planned_us for timed in own if timed is not None and not timed.reason]
+        pairs = zip(times[::2], times[1::2], strict=True) if len(times) == len(sides) else ()
+        savings.append(min((1 - best / usual for usual, best in pairs), default=None))
+    return savings
 
 
 @default_arithmetic
@@ -218,8 +272,9 @@ def set_beside(question: TilingQuestion, tiling: Any = None, schedule: str | typ
 
 
 def _timed(question: TilingQuestion, profile: Profile, start: str, own: Mapping[str, Any]) -> Estimate:
-    call = question.problem, question.dtype, question.cube_math_type
-    return estimate(*call, output_mask=question.gradients, product=profile, l2_start=start, **own)
+    asked: dict[str, Any] = {"output_mask": question.gradients, "deterministic": question.deterministic}
+    options = {"product": profile, "l2_start": start, **asked, **own}
+    return estimate(question.problem, question.dtype, question.cube_math_type, **options)
 
 
 def _started(

@@ -22,6 +22,7 @@ from ascendsim.studies.engine.measure import planned
 from ascendsim.studies.engine.point import StudyPoint, plan_text, plan_values
 from ascendsim.studies.engine.run import Budget, Engine, require_answer
 from ascendsim.studies.tuning.records import NESTS, SCORES, CyclesPart, StartCycles, TilingQuestion, Trial
+from ascendsim.timing.l2.account import L2_STARTS
 from ascendsim.timing.times import occupation
 
 
@@ -39,12 +40,9 @@ def point_of(
         start,
         tiling if isinstance(tiling, str) else FrozenMap({asked.gradient: tiling}),
         asked.before,
+        deterministic=asked.deterministic,
         label=asked.gradient,
     )
-
-
-# A start of L2 under which kernels beside the product hang on its plan, too.
-CHAINED = "chained"
 
 
 @dataclass
@@ -104,7 +102,8 @@ class Tuner:
         for point, answer in self.engine.answer(points, self.budget):
             sure = require_answer(point, answer)
             times[point.l2_start], plan = sure.planned_us, sure.plans[self.question.gradient]
-            if point.l2_start != CHAINED:
+            # Under other starts kernels beside the product hang on its plan, too.
+            if point.l2_start in L2_STARTS:
                 self._layouts[point.l2_start] = sure.layout_cycles
             self.timed[plan, point.l2_start] = point
         assert plan is not None

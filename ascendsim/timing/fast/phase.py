@@ -21,7 +21,7 @@ from ascendsim.timing.fast.compiled.state import NEVER
 from ascendsim.timing.fast.forms import KINDS, ROOM_OF_A_FLIGHT, FormBook, ProgramRun, transfer_tables
 from ascendsim.timing.fast.programs import PhaseRows, ProgramTransfers
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
-from ascendsim.timing.l2.phase import L2Outcome, Lane, PhaseLanes
+from ascendsim.timing.l2.phase import L2Outcome, L2State, Lane, PhaseLanes
 from ascendsim.timing.links import fixed_rate
 from ascendsim.timing.teams import Team, teams_of
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, stopped_words
@@ -290,7 +290,9 @@ def times(
 ) -> KernelTimes:
     """Return where the cycles of a kernel went; as `measure_kernel`."""
     stop = NEVER if stop_above is None else stop_above
-    phases, moved = _run(kernel, profile, folded, l2_start, recorded=False, stop_above=stop, alone=alone)
+    phases, moved, left = _run(
+        kernel, profile, folded, l2_start, recorded=False, stop_above=stop, alone=alone
+    )
     each = profile.scalar.issue_cycles
     made = [
         phase
@@ -298,7 +300,7 @@ def times(
         else PhaseTimes(phase.name, phase.begin, phase.end, _core_times(phase.runs, phase.answer, each))
         for phase in phases
     ]
-    return KernelTimes(kernel.name, _end(phases, profile), tuple(made), moved)
+    return KernelTimes(kernel.name, _end(phases, profile), tuple(made), moved, left)
 
 
 def timeline(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: Start = "warm") -> Timeline:
@@ -306,7 +308,7 @@ def timeline(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start:
     # Imported here: who only estimates looks at no timeline.
     from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline
 
-    phases, moved = _run(kernel, profile, folded, l2_start, recorded=True)
+    phases, moved, left = _run(kernel, profile, folded, l2_start, recorded=True)
     made = []
     for phase in phases:
         assert isinstance(phase, _Timed)
@@ -315,7 +317,7 @@ def timeline(kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start:
             for run, spans in zip(phase.runs, phase.answer.spans, strict=True)
         ]
         made.append(PhaseTimeline(phase.name, phase.begin, phase.end, tuple(cores)))
-    return Timeline(kernel.name, _end(phases, profile), tuple(made), moved)
+    return Timeline(kernel.name, _end(phases, profile), tuple(made), moved, left)
 
 
 def _run(
@@ -327,8 +329,11 @@ def _run(
     recorded: bool,
     stop_above: int = NEVER,
     alone: Mapping[int, PhaseAlone] = EMPTY,
-) -> tuple[list[_Timed | PhaseTimes], dict[str, int]]:
-    """Run the phases of a kernel but for those that are known `alone`, by their numbers."""
+) -> tuple[list[_Timed | PhaseTimes], dict[str, int], L2State | None]:
+    """Run the phases of a kernel but for those that are known `alone`, by their numbers.
+
+    Returns  them, the bytes by source, what is left in L2 as `KernelTimes` has it
+    """
     book = FormBook(profile)
 
     def checked(program: Program, kind: str) -> Program:
@@ -373,7 +378,7 @@ def _run(
     moved = Counter(account.bytes)
     for known in alone.values():
         moved.update(known.bytes)
-    return timed, dict(moved)
+    return timed, dict(moved), account.left
 
 
 def _asked(rows: PhaseRows, profile: Profile) -> frozenset[str]:

@@ -17,7 +17,8 @@ lies deeper than the capacity has gone. So a larger L2 never misses more.
   the kernel stays.
 - **Between phases** (and runs) tensors are cut into other slices. Of what was there only the amount is kept,
   per tensor; it goes first, from all tensors alike, and is found by accesses that come in the same order, so
-  by the last of them.
+  by the last of them. So where L2 overflows one more tensor there may cost time: it pushes out part of those
+  that are needed sooner.
 - **Start.** Cold: empty. Warm: as the same kernel leaves it that began cold. A warm kernel that fits misses
   nothing. Handed: the first input, clean and spread evenly, as another kernel has written it, and before it
   tensors to which the first phase adds, whose zeros are even newer; behind it other operands in the cube's
@@ -66,17 +67,22 @@ Start = str | L2State
 
 
 class L2Account(NamedTuple):
-    """For each phase and group of equal cores the outcomes, and the kernel's bytes by source."""
+    """For each phase and group of equal cores the outcomes, the kernel's bytes by source, what it leaves.
+
+    `left` is the content of L2 after the kernel, where that before it is known tensor by tensor; else None
+    """
 
     outcomes: tuple[tuple[Outcomes, ...], ...]
     bytes: Mapping[str, int]
+    left: L2State | None = None
 
 
 class LanesAccount(NamedTuple):
-    """The account for each phase by the numbers of lanes, and the kernel's bytes by source."""
+    """The account for each phase by the numbers of lanes, the rest as of an `L2Account`."""
 
     phases: tuple[PhaseOutcomes, ...]
     bytes: Mapping[str, int]
+    left: L2State | None = None
 
 
 def account(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2Account:
@@ -99,6 +105,7 @@ def account_of(
             for phase, groups in zip(made.phases, phases, strict=True)
         ),
         made.bytes,
+        made.left,
     )
 
 
@@ -130,7 +137,8 @@ def account_of_lanes(
         "memory_read": read,
         "memory_write": stack.written_bytes,
     }
-    return LanesAccount(made, moved | by_memory)
+    # After a start that is a word nobody asks: it holds for each kernel alike.
+    return LanesAccount(made, moved | by_memory, None if isinstance(l2_start, str) else stack.left())
 
 
 def fetched_again(phases: Sequence[PhaseLanes], made: Sequence[PhaseOutcomes], most: int) -> int:

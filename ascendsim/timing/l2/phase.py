@@ -302,9 +302,9 @@ PREPARE: Final = Native(
 )
 
 
-# What L2 holds between kernels: name of the tensor -> bytes that are resident, and how many of them are
-# dirty.
-L2State = Mapping[str, tuple[int, int]]
+# What L2 holds between kernels: name of the tensor -> bytes that are resident, how many of them are dirty,
+# and a 1 behind these where they are spread evenly over the tensor, and are not its end.
+L2State = Mapping[str, tuple[int, ...]]
 
 # No L2 is larger, and no sum of bytes in it leaves 64 bits.
 MOST = 1 << 61
@@ -347,32 +347,31 @@ class L2Stack:
         # Clean and spread evenly, as measured kernels of training steps show: those that stream a tensor of
         # twice the size of L2 take neither the time of writing its half back, nor that of a miss all through.
         left = int(self._state[c.CAPACITY] - self._state[c.USED])
-        self._put(tensor, min(size_bytes, left), 0)
-        self._before[c.BEFORE * self._names.index(tensor) + c.EVEN] = 1
+        self._put(tensor, min(size_bytes, left), 0, 1)
 
     def take(self, state: L2State) -> None:
         """Begin with what another kernel has left."""
-        for tensor, (resident, dirty) in state.items():
-            self._put(tensor, resident, dirty)
+        for tensor, (resident, dirty, *even) in state.items():
+            self._put(tensor, resident, dirty, *even)
         # The other kernel may have run with a larger L2; what leaves here is no traffic of this kernel.
         rows = np.zeros(c.ROW, np.int64)
         make_room(rows, self._before, self._listed, self._state, 0)  # type: ignore[arg-type]
         self.forget_bytes()
 
     def left(self) -> L2State:
-        """Return the bytes of each tensor in L2, and how many of them are dirty."""
+        """Return the bytes of each tensor in L2, how many of them are dirty, and whether they lie evenly."""
         listed = self._listed[: self._state[c.LISTS]].tolist()
         rows = self._before.reshape(-1, c.BEFORE).tolist()
         return {
-            self._names[tensor]: (rows[tensor][c.OLD], rows[tensor][c.OLD_DIRTY])
+            self._names[tensor]: (rows[tensor][c.OLD], rows[tensor][c.OLD_DIRTY], *[1] * rows[tensor][c.EVEN])
             for tensor in listed
             if rows[tensor][c.OLD]
         }
 
-    def _put(self, tensor: str, resident: int, dirty: int) -> None:
+    def _put(self, tensor: str, resident: int, dirty: int, even: int = 0) -> None:
         """Let so much of a tensor be here."""
         number = self._names.index(tensor)
-        self._before[c.BEFORE * number :][: c.BEFORE] = resident, dirty, 1, 0
+        self._before[c.BEFORE * number :][: c.BEFORE] = resident, dirty, 1, even
         self._listed[self._state[c.LISTS]] = number
         self._state[c.LISTS] += 1
         self._state[c.USED] += resident
