@@ -89,9 +89,7 @@ def _told(groups: Sequence[Sequence[Span]]) -> list[str]:
         rivals = [span for span in group if span.low_us <= first.high_us]
         widest = max(rivals, key=lambda span: span.high_us / span.low_us if span.low_us else 0.0)
         settle = f": {_settling(widest)} would settle most" if widest.dominant else ""
-        pairs = [
-            f"{one.variant} before {' and '.join(after)}" for one in group if (after := _apart(one, group))
-        ]
+        pairs = [f"{one.variant} before {', '.join(after)}" for one in group if (after := _apart(one, group))]
         but = f", but {'; '.join(pairs)}" if pairs else ""
         told.append(
             f"{place}{', '.join(names[:-1])} and {names[-1]} overlap and cannot be ordered{but}{settle}."

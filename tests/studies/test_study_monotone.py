@@ -256,13 +256,13 @@ def slower(seed):
 
 
 def test_of_random_designs_the_larger_is_never_slower():
-    found = [slower(seed) for seed in range(30)]
-    assert sum(one is not None for one in found) >= 20
+    found = [slower(seed) for seed in range(10)]
+    assert sum(one is not None for one in found) >= 8
     # Under their own plans alone some would be.
     assert any(found)
 
 
 @pytest.mark.slow
 def test_of_many_random_designs_the_larger_is_never_slower():
-    found = [slower(seed) for seed in range(30, 230)]
+    found = [slower(seed) for seed in range(10, 210)]
     assert sum(one is not None for one in found) >= 140
