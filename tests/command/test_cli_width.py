@@ -66,7 +66,9 @@ def wide_lines(words, width, files, capsys, tmp_path):
 
 
 @pytest.mark.usefixtures("fresh_store")
-@pytest.mark.parametrize("words", [*COMMANDS, *LONGER], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [*COMMANDS, *(pytest.param(words, marks=pytest.mark.slow) for words in LONGER)], ids=" ".join
+)
 def test_no_line_is_wider_than_the_terminal(words, files, monkeypatch, capsys, tmp_path):
     for width in (80,) if words in LONGER else (80, 100, 200):
         monkeypatch.setenv("COLUMNS", str(width))

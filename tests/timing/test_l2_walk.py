@@ -328,7 +328,9 @@ def test_no_slice_is_named_twice():
     assert met == names
 
 
-@pytest.mark.parametrize("start", ["warm", "cold", "handed"])
+@pytest.mark.parametrize(
+    "start", ["warm", *(pytest.param(start, marks=pytest.mark.slow) for start in ("cold", "handed"))]
+)
 def test_times_are_those_with_slices_found(start):
     small = load_profile("910B2", overrides=SMALL_L2)
     told = [*random_kernels(), *[(each_kernel, small) for each_kernel in kernels_of_calls(small)]]
