@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 
 M, K, N = 128, 64, 128

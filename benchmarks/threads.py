@@ -13,7 +13,7 @@ from threading import get_ident
 from time import thread_time
 from unittest.mock import patch
 
-from ascendsim.numerics.compiled.gathered.threads import Made, Threads
+from ascendsim.numerics.factor import Made, Threads
 
 
 class Accounted(Threads):

@@ -11,7 +11,7 @@ import numpy as np
 
 from ascendsim import load_profile
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import ProgramBuilder

@@ -256,7 +256,7 @@ def tensor(seed: Sequence[int], shape: Sequence[int], dtype: str) -> Any:
     values = random.standard_normal(shape).astype(np.float32)
     values *= random.choice(np.array([1, 64, 0], np.float32), shape, p=[0.96, 0.02, 0.02])
     if dtype == "hifloat8":
-        from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+        from ascendsim.numerics.hifloat8 import HiFloat8Array
 
         return HiFloat8Array.from_float32(values)
     return values.astype(getattr(ml_dtypes, dtype, dtype))

@@ -343,7 +343,7 @@ def _own_options(options: Any) -> FrozenMap[str, Any]:
 
 def _resolved(profile: Profile, rules: Any, given: Mapping[str, Any]) -> Options:
     """Return the operator's options, whose values are looked at before anything is planned."""
-    from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.numerics.accumulation import AccumulationModel
     from ascendsim.ops.options.call import Options, order_given
 
     try:

@@ -98,7 +98,7 @@ def values_of(name: str, tensor: AclTensor) -> Any:
     if array is None:
         raise AclnnError(RUNTIME, "run", f"{name} was given as a shape alone; running needs its values")
     if dtype_name(tensor.description.dtype) == "hifloat8" and not hasattr(array, "codes"):
-        from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+        from ascendsim.numerics.hifloat8 import HiFloat8Array
 
         return HiFloat8Array(array)
     return array
@@ -127,7 +127,7 @@ def _is_array(value: Any) -> bool:
     """Return whether a value is an array, numpy's or a HiFloat8Array, and not the extents of a shape."""
     # By its type: an object that makes up attributes when asked would pass for an array. Whoever has an array
     # has imported its module; a tensor that is a shape alone needs neither.
-    for module, kind in (("numpy", "ndarray"), ("ascendsim.numerics.formats.hifloat8", "HiFloat8Array")):
+    for module, kind in (("numpy", "ndarray"), ("ascendsim.numerics.hifloat8", "HiFloat8Array")):
         if module in sys.modules and isinstance(value, getattr(sys.modules[module], kind)):
             return True
     return False
@@ -156,7 +156,7 @@ def storage_dtype(name: Any) -> np.dtype[Any] | None:
     """Return the numpy dtype that holds a format; None where no operator takes it."""
     import numpy as np
 
-    from ascendsim.numerics.formats.dtypes import dtype as lookup
+    from ascendsim.numerics.dtypes import dtype as lookup
 
     names = _storage_names(name)
     # Of hifloat8 the bare codes: no array of our own lies in flat memory.
@@ -165,7 +165,7 @@ def storage_dtype(name: Any) -> np.dtype[Any] | None:
 
 def _storage_names(dtype: Any) -> tuple[str, ...]:
     """Return the names of array dtypes that hold a format; () where the format itself is not known."""
-    from ascendsim.numerics.formats.dtypes import dtype as lookup
+    from ascendsim.numerics.dtypes import dtype as lookup
 
     name = dtype_name(dtype)
     if name == "hifloat8":

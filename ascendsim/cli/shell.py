@@ -95,7 +95,7 @@ def told(*, wanted: bool) -> Iterator[None]:
             heard.enter_context(_heard("ascendsim", handler, logging.DEBUG))
         else:
             handler.setFormatter(logging.Formatter("ascendsim: %(message)s"))
-            heard.enter_context(_heard("ascendsim.native.sealed", handler, logging.WARNING))
+            heard.enter_context(_heard("ascendsim.native.cache", handler, logging.WARNING))
             if sys.stderr.isatty():
                 heard.enter_context(_heard("ascendsim.native.build", _Compiling(), logging.DEBUG))
         yield

@@ -11,7 +11,7 @@ import numpy as np
 
 from ascendsim import files
 from ascendsim.errors import DataError, UnsupportedError, close_matches
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
@@ -71,7 +71,7 @@ def require_tensor_dtype(dtype: str) -> None:
 def stored(values: Any, dtype: str) -> Any:
     """Round float32 values to a format and return them as it is stored."""
     # Here and not above: ml_dtypes is not loaded where no tensor is made.
-    from ascendsim.numerics.formats.casts import encode, round_to
+    from ascendsim.numerics.casts import encode, round_to
 
     return encode(round_to(values, dtype), lookup_dtype(dtype))
 
@@ -186,7 +186,7 @@ def _from_codes(array: Any, dtype: str) -> Any:
     fmt = lookup_dtype(dtype)
     if fmt.storage is not None:
         return array.view(fmt.storage)
-    from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+    from ascendsim.numerics.hifloat8 import HiFloat8Array
 
     return HiFloat8Array(array.view(np.uint8))
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-import ascendsim.native.forks  # noqa: F401 - from now on forks wait
+import ascendsim.native.process  # noqa: F401 - from now on forks wait
 
 if TYPE_CHECKING:
     from ascendsim.native.function import Native

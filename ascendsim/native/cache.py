@@ -1,10 +1,25 @@
-"""Keep object code in a folder under a name that can never be stale."""
+"""Keep object code in a folder under a name that can never be stale, where only this user can have written.
+
+Whoever writes a file of object code decides what this process executes. So a file is read only if the file,
+its folder and the folder around that belong to this user, and neither group nor others may write to them.
+Each is checked when it is open, and the next is opened through it: nobody can exchange one after the check.
+
+A checksum in front covers the name of a file and its content. It finds accidents: a part of a file, a changed
+bit, a file under the name of another one. On Windows there is only the checksum, as files have no owners and
+modes like these.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import platform
-from collections.abc import Callable, Iterable
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +30,266 @@ from typing import Final
 import numpy as np
 
 from ascendsim.native.object_code import ObjectCode
-from ascendsim.native.sealed import digest_of, folder_of, mark_used, read_sealed, remove_unused, write_sealed
+
+try:
+    # To import all of hashlib takes 2 ms.
+    from _blake2 import blake2b
+except ImportError:  # Python promises hashlib alone
+    from hashlib import blake2b
+
+_log = logging.getLogger(__name__)
+_DIGEST_BYTES: Final = 16
+_HAS_OWNERS: Final = hasattr(os, "geteuid")
+_MEND_FOLDER: Final = (
+    "nothing is read from it or kept in it, and code is compiled for this process alone; allow nobody else "
+    "to write there (chmod go-w), or name another place by XDG_CACHE_HOME"
+)
+_MEND_FILE: Final = "it is compiled anew"
+
+
+class StrangerError(PermissionError):
+    """A file or folder that somebody else may have written."""
+
+
+def digest_of(*parts: bytes) -> bytes:
+    """Return a digest of some parts, 16 bytes."""
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        # Its length too: what moves from one part to the next gives another digest.
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Return the content that `write_sealed` has put into a file; None if the file does not exist.
+
+    A file that others may have written, or that is not what was written under this name, counts as none, and
+    a warning says so.
+    """
+    try:
+        content = _read(path) if _HAS_OWNERS else path.read_bytes()
+    except StrangerError as error:
+        say(str(error))
+        return None
+    except OSError:
+        return None
+    sealed = content[_DIGEST_BYTES:]
+    if content[:_DIGEST_BYTES] != _seal(path, sealed):
+        say(f"{path} is not what was written under this name: {_MEND_FILE}")
+        return None
+    return sealed
+
+
+def write_sealed(path: Path, content: bytes) -> bool:
+    """Write a file for this user alone, and its folder if need be; return whether it is there now.
+
+    Where that fails nothing is left behind. A warning names a folder that others may write to.
+    """
+    try:
+        make_own(path.parent)
+        _replace(path, _seal(path, content) + content)
+    except StrangerError as error:
+        say(str(error))
+        return False
+    except OSError:
+        return False
+    return True
+
+
+def make_own(folder: Path) -> None:
+    """Make a folder and the one around it, if need be; StrangerError if others may write to one of them."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _HAS_OWNERS:
+        folder.mkdir(exist_ok=True)
+        return
+    with _around(folder) as around:
+        with suppress(FileExistsError):
+            os.mkdir(folder.name, mode=0o700, dir_fd=around)
+        with _entered(folder, around, os.O_DIRECTORY):
+            pass
+
+
+@cache
+def say(words: str) -> None:
+    """Say something through logging, once in this process."""
+    _log.warning("%s", words)
+
+
+def _seal(path: Path, content: bytes) -> bytes:
+    return digest_of(path.name.encode(), content)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file at once: others read the old one or the new one, never a part."""
+    part = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
+            file.write(content)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file that is this user's own."""
+    # Not to wait for a writer, if it is a pipe that somebody has put there.
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
+    with (
+        _around(path.parent) as around,
+        _entered(path.parent, around, os.O_DIRECTORY) as folder,
+        _entered(path, folder, flags) as handle,
+        os.fdopen(handle, "rb", closefd=False) as file,
+    ):
+        return file.read()
+
+
+@contextmanager
+def _around(folder: Path) -> Iterator[int]:
+    """Open the folder around one while this lasts; StrangerError if it is not this user's own."""
+    # Where caches are is the user's choice, which may be a place for all users, such as /tmp.
+    place = os.open(folder.parent.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # A link is followed where only this user can have put it.
+        link = os.O_NOFOLLOW if fault_of(os.fstat(place)) else 0
+        with _entered(folder.parent, place, os.O_DIRECTORY | link) as around:
+            yield around
+    finally:
+        os.close(place)
+
+
+@contextmanager
+def _entered(path: Path, around: int, flags: int) -> Iterator[int]:
+    """Open a file or folder through the open folder around it while this lasts; StrangerError if not own."""
+    mend = _MEND_FOLDER if flags & os.O_DIRECTORY else _MEND_FILE
+    try:
+        handle = os.open(path.name, os.O_RDONLY | flags, dir_fd=around)
+    except OSError:
+        fault = fault_of(os.stat(path.name, dir_fd=around, follow_symlinks=False))
+        if not fault:
+            raise
+        raise StrangerError(f"{path} {fault}: {mend}") from None
+    try:
+        fault = fault_of(os.fstat(handle))
+        if fault:
+            raise StrangerError(f"{path} {fault}: {mend}")
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def fault_of(status: os.stat_result) -> str:
+    """Say why a file or folder is not this user's own, in words that follow its name; nothing if it is."""
+    own = os.geteuid()
+    if status.st_uid != own:
+        return f"belongs to user {status.st_uid}, not to you (user {own})"
+    if stat.S_ISLNK(status.st_mode):
+        return "is a link"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"may be written by others than you (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+# Who goes back and forth between two versions within a day compiles neither twice.
+UNUSED_SECONDS: Final = 24 * 3600
+
+
+def usable_folder(name: str, chosen: str) -> Path | None:
+    """Return a folder of this name for this user alone, made if need be; None if there is no place for one.
+
+    A warning names a folder that others may write to.
+
+    chosen   the user's setting for the place of numba's caches, empty without one
+    """
+    # A folder may exist and still refuse files (a read-only image, another user's home): so try one.
+    import tempfile
+
+    folder = folder_of(name, chosen)
+    if folder is None:
+        return None
+    try:
+        make_own(folder)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except StrangerError as error:
+        say(str(error))
+    except OSError:
+        pass
+    return None
+
+
+def folder_of(name: str, chosen: str) -> Path | None:
+    """Return where a folder of this name belongs, whether it is there or not; None if there is no place.
+
+    chosen   as `usable_folder` takes it
+    """
+    place = _place(chosen)
+    return place / _own_name(place) / name if place else None
+
+
+def _place(chosen: str) -> Path | None:
+    # The user's setting for the compiler counts first, then the desktop's standard, then the system's.
+    if chosen or os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen or os.environ["XDG_CACHE_HOME"])
+    try:
+        home = Path.home()
+    except RuntimeError:  # an account without a home: no folder is its own
+        return None
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home))
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+
+
+def _own_name(place: Path) -> str:
+    """Return the name of this user's folder there: each user has another one where several share a place.
+
+    So has who finds a folder that others may write, as umask 002 makes them: nothing is read from that.
+    """
+    if sys.platform == "win32":
+        return "ascendsim"
+    own, folder = f"ascendsim-{os.geteuid()}", place / "ascendsim"
+    try:
+        if place.stat().st_uid != os.geteuid():
+            return own
+        # A link leads where `sealed` looks again.
+        fault = fault_of(folder.stat())
+    except OSError:  # it is not there yet: who makes it owns it
+        return "ascendsim"
+    if not fault:
+        return "ascendsim"
+    say(f"{folder} {fault}: nothing is read from there or kept there, but in {own} beside it")
+    return own
+
+
+def mark_used(path: Path) -> None:
+    """Say that a file or folder is used now, by its time of change; no error where that is not allowed."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def remove_unused(paths: Iterable[Path]) -> None:
+    """Remove the files and folders that nobody has marked as used for a day.
+
+    A process that has run for longer may still want one of them: it finds nothing there, compiles, and keeps
+    the code anew. What cannot be removed stays.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > UNUSED_SECONDS:
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if not path.is_dir():
+        path.unlink()
+        return
+    import tempfile
+
+    # Renamed first, which happens at once: nobody ever finds a part of a folder.
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="removed-") as place:
+        path.rename(Path(place) / path.name)
+
 
 # What the system says of a processor, without what changes from core to core or from hour to hour.
 _SAID: Final = {
@@ -38,7 +312,7 @@ def identity() -> str:
 @cache
 def _processor() -> str:
     """Return the system's description of the processor; without one, the code generator's."""
-    said = said_of_processor(_read(_PROCESSORS))
+    said = said_of_processor(_text_of(_PROCESSORS))
     if said:
         return said
     from ascendsim.native.processor import name_and_features
@@ -56,7 +330,7 @@ def said_of_processor(text: str) -> str:
     return "\n".join(kept) if has_commands else ""
 
 
-def _read(path: str) -> str:
+def _text_of(path: str) -> str:
     """Return the beginning of a file, up to 16 KiB; nothing if there is none."""
     # A part, as the whole list of a machine with hundreds of cores takes milliseconds.
     try:
@@ -85,7 +359,7 @@ def _version(package: str) -> str:
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         return ""
-    own = _read(str(Path(spec.origin).with_name("_version.py")))
+    own = _text_of(str(Path(spec.origin).with_name("_version.py")))
     return own or str(import_module(package).__version__)
 
 

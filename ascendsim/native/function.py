@@ -14,7 +14,7 @@ import numpy as np
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.frozen import cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.native.forks import COMPILING
+from ascendsim.native.process import COMPILING
 
 if TYPE_CHECKING:
     from ascendsim.native.elf import Loaded

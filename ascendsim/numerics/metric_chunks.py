@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ascendsim.numerics.formats.casts import round_to
-from ascendsim.numerics.formats.dtypes import DType, ulps
-from ascendsim.numerics.formats.format_rounding import Float32Array, encode_codes, narrow_to_odd
-from ascendsim.numerics.formats.hifloat8 import value_ranks
+from ascendsim.numerics.casts import round_to
+from ascendsim.numerics.dtypes import DType, ulps
+from ascendsim.numerics.format_rounding import Float32Array, encode_codes, narrow_to_odd
+from ascendsim.numerics.hifloat8 import value_ranks
 
 ST_ATOL = 1e-8
 MIXED_MISS_SHARE = 0.01

@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats import dtypes
-from ascendsim.numerics.formats.casts import decode
-from ascendsim.numerics.formats.dtypes import DType
-from ascendsim.numerics.formats.format_rounding import Float32Array
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics import dtypes
+from ascendsim.numerics.casts import decode
+from ascendsim.numerics.dtypes import DType
+from ascendsim.numerics.format_rounding import Float32Array
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.numerics.metric_chunks import (
     MIXED_MISS_SHARE,
     MIXED_ULPS,

@@ -116,7 +116,7 @@ def _drawn(shapes: Sequence[tuple[int, ...]], dtype: str, seed: int) -> list[NDA
     """Draw tensors on the grid of a format, of exponents so wide that the order of additions shows."""
     import numpy as np
 
-    from ascendsim.numerics.formats.casts import round_to
+    from ascendsim.numerics.casts import round_to
 
     rng = np.random.default_rng(seed)
     drawn = (np.ldexp(rng.standard_normal(shape), rng.integers(-6, 7, shape)) for shape in shapes)

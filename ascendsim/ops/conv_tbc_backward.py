@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.arguments import whole
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.compiled.gathered.threads import Threads
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.factor import Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.native.freed_memory import collector_paused
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.compiled.gathered.threads import Threads
+from ascendsim.native.process import collector_paused
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.factor import Threads
 from ascendsim.ops.lowering.call import INPUTS, Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels

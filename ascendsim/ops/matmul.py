@@ -10,11 +10,11 @@ from typing import Any, Unpack
 from ascendsim.arguments import shown
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.native.freed_memory import collector_paused
-from ascendsim.numerics.accumulation.models import Accumulation, AccumulationModel, IntegerSum, MathSettings
-from ascendsim.numerics.formats.dtypes import INT8
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.formats.dtypes import name_of as name_of_format
+from ascendsim.native.process import collector_paused
+from ascendsim.numerics.accumulation import Accumulation, AccumulationModel, IntegerSum, MathSettings
+from ascendsim.numerics.dtypes import INT8
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.dtypes import name_of as name_of_format
 from ascendsim.ops.lowering import call as matmul_formats
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels, product_kernel

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ascendsim.arguments import items, shown, whole
 from ascendsim.errors import ShapeError, UnsupportedError
-from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
+from ascendsim.numerics.factor import ALONE, Threads
 from ascendsim.ops.problems.strips import View
 from ascendsim.rules import TensorDescription
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+    from ascendsim.numerics.hifloat8 import HiFloat8Array
 
 
 class Operand(NamedTuple):
@@ -33,7 +33,7 @@ class Operand(NamedTuple):
         """
         import numpy as np
 
-        from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+        from ascendsim.numerics.hifloat8 import HiFloat8Array
 
         if value is None:
             return cls(np.zeros(0, np.float32), "float32", View((0,), (1,)), missing=True)
@@ -58,7 +58,7 @@ class Operand(NamedTuple):
 
     def carrier(self, threads: Threads = ALONE, *, keep_halves: bool = False) -> NDArray[Any]:
         """Return the values as float32; `keep_halves`: those of binary16 as they are stored."""
-        from ascendsim.numerics.quick_casts import HALF, decoded
+        from ascendsim.numerics.casts import HALF, decoded
 
         if keep_halves and self.dtype == HALF:
             return cast("NDArray[Any]", self.values)

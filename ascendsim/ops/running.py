@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ascendsim.arguments import whole
-from ascendsim.native.freed_memory import keep_freed_memory
+from ascendsim.native.process import keep_freed_memory
 from ascendsim.ops.graph_times import GraphTimes
 from ascendsim.ops.lowering.call import FLOATS, vector_overflow
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
@@ -23,7 +23,7 @@ from ascendsim.rules import Decision
 from ascendsim.timing.timeline import arrivals
 
 if TYPE_CHECKING:
-    from ascendsim.numerics.compiled.gathered.threads import Threads
+    from ascendsim.numerics.factor import Threads
     from ascendsim.ops.lowering.call import Call, Mask, Tensors
     from ascendsim.ops.operands import Operand
     from ascendsim.timing.l2.account import Start
@@ -122,8 +122,8 @@ def cuts_a_value_off(kernel: Kernel, profile: Profile, gm: Tensors) -> bool:
     """
     import numpy as np
 
-    from ascendsim.numerics.formats.dtypes import dtype
-    from ascendsim.numerics.quick_casts import cuts_off
+    from ascendsim.numerics.casts import cuts_off
+    from ascendsim.numerics.dtypes import dtype
 
     tensors = kernel.tensors.items()
     given = [(tensor.dtype, gm[name]) for name, tensor in tensors if tensor.role == "input"]
@@ -150,7 +150,7 @@ def make_gradients(
     Tensors  the call's names -> carriers, row after row; those of binary16 may be as they are stored, and
              then gradients in binary16 are so too
     """
-    from ascendsim.numerics.quick_casts import as_carrier
+    from ascendsim.numerics.casts import as_carrier
     from ascendsim.ops.gradients.call import Gradients
 
     gradients = Gradients(call, given, order, threads)
@@ -204,7 +204,7 @@ def encoded(
     """
     import numpy as np
 
-    from ascendsim.numerics.quick_casts import is_stored, stored
+    from ascendsim.numerics.casts import is_stored, stored
 
     gradients: dict[str, Any] = dict.fromkeys(shapes)
     for (name, shape), wanted in zip(shapes.items(), decision.wanted, strict=True):

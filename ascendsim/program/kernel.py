@@ -14,7 +14,7 @@ from ascendsim.program.places import VECTOR_CORES, GmTensor
 from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
-    from ascendsim.numerics.accumulation.models import MathSettings
+    from ascendsim.numerics.accumulation import MathSettings
     from ascendsim.program.places import CoreMemory
 
 

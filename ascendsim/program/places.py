@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ascendsim.errors import CapacityError, ProgramError
-from ascendsim.numerics.accumulation.models import IntegerSum, products_of, rounds_once
+from ascendsim.numerics.accumulation import IntegerSum, products_of, rounds_once
+from ascendsim.numerics.casts import rounded
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats.dtypes import ELEMENTS, find
-from ascendsim.numerics.quick_casts import rounded
+from ascendsim.numerics.dtypes import ELEMENTS, find
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.accumulation.models import MathSettings
+    from ascendsim.numerics.accumulation import MathSettings
     from ascendsim.profile import Profile
 
     Carrier = NDArray[Any]  # float32 or int32, all of one kernel alike

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import AscendSimError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.casts import decode
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.casts import decode
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.lowering.call import GRADIENTS

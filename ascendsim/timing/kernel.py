@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.native.freed_memory import collector_paused
+from ascendsim.native.process import collector_paused
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.teams import teams_of

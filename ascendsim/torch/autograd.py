@@ -12,7 +12,7 @@ from torch.nn import functional
 from ascendsim.arguments import refusal
 from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.torch.passes import Setting, run_backward, run_forward
 

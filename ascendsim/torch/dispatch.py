@@ -19,8 +19,8 @@ from ascendsim.arguments import items, refusal, shown, whole
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.files import write_npz
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.casts import decode
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.casts import decode
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import Specials, error_metrics, specials_of
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.options.call import Options, Product

@@ -21,11 +21,10 @@ from ascendsim.arguments import shown, whole
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.casts import decode, encode, round_to
-from ascendsim.numerics.formats.dtypes import DTYPES, find
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.casts import cuts_off, decode, encode, round_to
+from ascendsim.numerics.dtypes import DTYPES, find
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import Specials
-from ascendsim.numerics.quick_casts import cuts_off
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Mask, vector_overflow
 from ascendsim.ops.options.call import CallOptions, Options, Product, order_given, require_known, thread_count

@@ -155,7 +155,7 @@ import logging, sys
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 logging.getLogger("ascendsim.native.build").setLevel(logging.INFO)
 import numba, numpy as np
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 numba.njit(lambda x: x + 1)(1)
 ones = np.ones((4, 4), np.float32)

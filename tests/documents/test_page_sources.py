@@ -18,8 +18,8 @@ import pytest
 import ascendsim
 from ascendsim import ConvProblem, convolution_backward
 from ascendsim.cli import main
-from ascendsim.numerics.accumulation.models import KINDS, AccumulationModel, products_of
-from ascendsim.numerics.accumulation.twins import accumulate_twin
+from ascendsim.numerics.accumulation import KINDS, AccumulationModel, products_of
+from ascendsim.numerics.accumulation_twins import accumulate_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of

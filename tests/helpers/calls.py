@@ -13,9 +13,9 @@ from ascendsim.aclnn import (
     convolution_backward_get_workspace_size,
 )
 from ascendsim.errors import AclnnError, ShapeError
-from ascendsim.numerics.formats.casts import decode, encode, hf32, round_to
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics.casts import decode, encode, hf32, round_to
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.options.asked import decide
 from ascendsim.ops.options.call import Options

@@ -13,9 +13,9 @@ from ascendsim import Tiling
 from ascendsim.cube.movers import Fixpipe
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.formats.casts import round_to
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.casts import round_to
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import TransData

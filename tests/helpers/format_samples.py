@@ -13,8 +13,8 @@ import numpy as np
 from ascendsim.native.default_arithmetic import accessors, control_word
 from ascendsim.native.elf import load
 from ascendsim.native.processor import emit
-from ascendsim.numerics.formats.dtypes import dtype, positive_values
-from ascendsim.numerics.quick_casts import as_carrier, is_stored
+from ascendsim.numerics.casts import as_carrier, is_stored
+from ascendsim.numerics.dtypes import dtype, positive_values
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem

@@ -16,15 +16,15 @@ import numpy as np
 import ascendsim
 from ascendsim import ConvProblem, Item, MatmulProblem, aclnn, precision
 from ascendsim.functional import run_kernel
-from ascendsim.numerics import quick_casts, winograd
-from ascendsim.numerics.accumulation import twins
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics import accumulation_twins as twins
+from ascendsim.numerics import casts, dtypes, format_rounding, hifloat8, winograd
+from ascendsim.numerics import casts as cast_twins
+from ascendsim.numerics import casts as quick_casts
+from ascendsim.numerics import dtypes as ulp
+from ascendsim.numerics import format_rounding as tables
+from ascendsim.numerics import hifloat8 as hifloat8_rounding
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats import casts, dtypes, format_rounding, hifloat8
-from ascendsim.numerics.formats import casts as cast_twins
-from ascendsim.numerics.formats import dtypes as ulp
-from ascendsim.numerics.formats import format_rounding as tables
-from ascendsim.numerics.formats import hifloat8 as hifloat8_rounding
 from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
@@ -443,45 +443,40 @@ CALLS = {
     "aclnn.interface.convolution_backward_get_workspace_size": TWO_PHASES,
     "cli.main": [partial(commanded, *RUN, *more) for more in ([], ["--cycles-only", "--dtype", "float32"])],
     "functional.run_kernel": each(kernel_results),
-    "numerics.accumulation.twins.accumulate_twin": each(twin),
+    "numerics.accumulation_twins.accumulate_twin": each(twin),
     "numerics.compiled.accumulate.accumulate": [
         *each(accumulated),
         *each(accumulated, model="seq:RNE"),
         *each(accumulated, model="align:4:F26:RZ"),
     ],
-    "numerics.formats.casts.cast_twin": [
+    "numerics.casts.cast_twin": [
         lambda: [cast_twins.cast_twin(float(x), fmt) for fmt in dtypes.DTYPES[:3] for x in FINITE[::40]]
     ],
-    "numerics.formats.casts.hybrid_twin": [
+    "numerics.casts.hybrid_twin": [
         lambda: [cast_twins.hybrid_twin(x, name) for name in hifloat8_rounding.HYBRIDS for x in MAGNITUDES]
     ],
-    "numerics.formats.casts.hf32": [lambda: [casts.hf32(VALUES, bits) for bits in (10, 11)]],
-    **{
-        f"numerics.formats.casts.{name}": [casts_of(name)]
-        for name in ("decode", "encode", "round_to", "is_on_grid")
-    },
-    "numerics.formats.format_rounding.narrow_to_odd": [lambda: format_rounding.narrow_to_odd(WIDE)],
-    "numerics.formats.format_rounding.round_fields": [
+    "numerics.casts.hf32": [lambda: [casts.hf32(VALUES, bits) for bits in (10, 11)]],
+    **{f"numerics.casts.{name}": [casts_of(name)] for name in ("decode", "encode", "round_to", "is_on_grid")},
+    "numerics.format_rounding.narrow_to_odd": [lambda: format_rounding.narrow_to_odd(WIDE)],
+    "numerics.format_rounding.round_fields": [
         lambda: [format_rounding.round_fields(VALUES, dtypes.DTYPES[at], "RINT", "ieee") for at in (0, 1)]
     ],
-    "numerics.formats.hifloat8.HiFloat8Array": [eight_bits],
-    "numerics.formats.hifloat8.value_ranks": [eight_bits],
-    "numerics.formats.hifloat8.round_hifloat8": [
-        lambda: hifloat8_rounding.round_hifloat8(VALUES, "ROUND", "ieee")
-    ],
-    "numerics.formats.hifloat8.round_hybrid": [
+    "numerics.hifloat8.HiFloat8Array": [eight_bits],
+    "numerics.hifloat8.value_ranks": [eight_bits],
+    "numerics.hifloat8.round_hifloat8": [lambda: hifloat8_rounding.round_hifloat8(VALUES, "ROUND", "ieee")],
+    "numerics.hifloat8.round_hybrid": [
         lambda: [
             hifloat8_rounding.round_hybrid(HALVES, name, "float16") for name in hifloat8_rounding.HYBRIDS
         ]
     ],
     **{
-        f"numerics.formats.format_rounding.{name}": [eight_bit_tables]
+        f"numerics.format_rounding.{name}": [eight_bit_tables]
         for name in ("code_table", "decode_codes", "encode_codes")
     },
-    "numerics.formats.dtypes.ulps": [lambda: [ulp.ulps(FINITE, fmt) for fmt in dtypes.DTYPES]],
+    "numerics.dtypes.ulps": [lambda: [ulp.ulps(FINITE, fmt) for fmt in dtypes.DTYPES]],
     "numerics.metrics.error_metrics": [measured],
     **{
-        f"numerics.quick_casts.{name}": [as_carriers]
+        f"numerics.casts.{name}": [as_carriers]
         for name in ("as_carrier", "cuts_off", "decoded", "rounded", "rounded_halves", "stored")
     },
     **{

@@ -431,12 +431,12 @@ NOT_CALLED = {
     "a record, whose numbers are those of guarded functions, or whole numbers alone": """
         aclnn.c.values: Out aclDataType aclFormat aclSysParamOpt
         aclnn.tensor: AclTensor
-        numerics.accumulation.models: IntegerSum AccumulationModel products_of rounds_once MathSettings
-        numerics.formats.dtypes: Control OverflowRules DType Integer dtype find name_of fraction_bits
-        numerics.formats.format_rounding: require_choice require_float32 CodeTable
+        numerics.accumulation: IntegerSum AccumulationModel products_of rounds_once MathSettings
+        numerics.dtypes: Control OverflowRules DType Integer dtype find name_of fraction_bits
+        numerics.format_rounding: require_choice require_float32 CodeTable
         numerics.metric_chunks: ChunkTotals Column Standards Verdict standards
         numerics.metrics: ErrorMetrics Specials specials_of
-        numerics.quick_casts: is_stored
+        numerics.casts: is_stored
         ops.many: Item
         ops.options.asked: planned_call
         ops.options.call: options_of
@@ -511,11 +511,11 @@ NOT_CALLED = {
         vector.instructions: Add CopyGmToUb CopyUbToGm
     """,
     "a step of a twin, code_table, error_metrics or reference_gradients, shown nowhere": """
-        numerics.accumulation.twins: add_block align block_add exact_sum exponent low_half output
+        numerics.accumulation_twins: add_block align block_add exact_sum exponent low_half output
             product rounded seq seq_muladd term total tree
-        numerics.formats.casts: floor_log2
-        numerics.formats.dtypes: positive_values value_of_code
-        numerics.formats.format_rounding: field_value
+        numerics.casts: floor_log2
+        numerics.dtypes: positive_values value_of_code
+        numerics.format_rounding: field_value
         numerics.metric_chunks: chunk_totals root_mean_square round_reference
         ops.reference.call: merged_dgrad merged_wgrad passed_dgrad any_dgrad phased_dgrad
             ordered_product blocks_in_parts any_wgrad winograd_wgrad

@@ -9,7 +9,7 @@ import numpy as np
 
 from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.formats.dtypes import ELEMENTS, find
+from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.program.places import CoreMemory, Gm
 from ascendsim.program.program import Program
 from ascendsim.timing.l2.phase import HIT

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torch import cat, nn
 
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 
 # -------------------------------------------------------------------------------------------------------
 # Small convolutions and networks of torch, shared by tests; they are skipped where torch is missing.

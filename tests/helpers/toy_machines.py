@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.profile import Figure, Profile, list_products, load_profile, profile_from_tree

@@ -21,8 +21,8 @@ import pytest
 
 from ascendsim import Item, estimate_many, precision
 from ascendsim.native import default_arithmetic as guard
-from ascendsim.numerics.compiled.gathered.threads import Threads
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics.factor import Threads
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.profile import list_products, load_profile
 from ascendsim.studies.identify import judge
 from ascendsim.studies.identify.vectors import ProbeCase
@@ -73,13 +73,13 @@ def bits(value):
 # On these inputs no mode can change anything, guard or not: bits are cut and integers compared.
 STEADY = {
     *(
-        "numerics.formats.casts.cast_twin",
-        "numerics.formats.casts.hf32",
-        "numerics.formats.casts.round_to",
+        "numerics.casts.cast_twin",
+        "numerics.casts.hf32",
+        "numerics.casts.round_to",
     ),
-    *("numerics.formats.hifloat8.round_hifloat8", "numerics.formats.hifloat8.round_hybrid"),
+    *("numerics.hifloat8.round_hifloat8", "numerics.hifloat8.round_hybrid"),
     *(
-        "numerics.formats.dtypes.ulps",
+        "numerics.dtypes.ulps",
         "ops.tiling.legal_tilings.legal_tilings",
         "ops.tiling.plan_files.read_plans",
     ),

@@ -25,7 +25,7 @@ from ascendsim.cube.movers import (
     StallCube,
 )
 from ascendsim.errors import ProgramError
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
 from tests.helpers.toy_machines import counted, memory, put, toy_split, toy_unified

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ascendsim.cube.loads import Im2col
 from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.layouts import (
     groups_of,
     pack_activation,

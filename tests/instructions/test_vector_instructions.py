@@ -5,7 +5,7 @@ import pytest
 
 from ascendsim import load_profile
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.accumulation.models import MathSettings
+from ascendsim.numerics.accumulation import MathSettings
 from ascendsim.numerics.winograd import big_line, in_plane, small_line, taps_line
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.places import Gm, GmTensor, Slot

@@ -17,7 +17,7 @@ from ascendsim.aclnn import (
 from ascendsim.aclnn.executor import overlaps_itself
 from ascendsim.aclnn.tensor import write
 from ascendsim.errors import CapacityError
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.ops.options.call import CallOptions
 from ascendsim.profile import load_profile
 from tests.helpers.calls import OUTPUTS, arguments_of, changed, conv, first_phase, tbc

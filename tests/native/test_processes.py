@@ -86,7 +86,7 @@ def test_a_child_has_what_another_thread_was_importing(tmp_path):
 
 
 COMPILERS = {
-    "ours": "from ascendsim.native.forks import COMPILING as lock",
+    "ours": "from ascendsim.native.process import COMPILING as lock",
     "numba": "from numba.core.compiler_lock import global_compiler_lock as lock",
     "llvmlite": "from llvmlite.binding.ffi import lib; lock = lib._lock",
 }
@@ -144,7 +144,7 @@ def test_a_fork_does_not_wait_for_an_import_of_others(tmp_path):
 ROUNDS = """
 from resource import RUSAGE_SELF, getrusage
 import numpy as np
-from ascendsim.native.freed_memory import keep_freed_memory
+from ascendsim.native.process import keep_freed_memory
 
 def faults():
     found = []

@@ -13,9 +13,19 @@ import numpy as np
 import pytest
 
 from ascendsim.cli.shell import told
-from ascendsim.native import Native, sealed
-from ascendsim.native.cache import cache_file, read, write
-from ascendsim.native.sealed import digest_of, folder_of, read_sealed, say, usable_folder, write_sealed
+from ascendsim.native import Native
+from ascendsim.native import cache as sealed
+from ascendsim.native.cache import (
+    cache_file,
+    digest_of,
+    folder_of,
+    read,
+    read_sealed,
+    say,
+    usable_folder,
+    write,
+    write_sealed,
+)
 from tests.helpers import native_functions as plain
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
@@ -348,8 +358,8 @@ all_are_made_anew(*paths, run)
 """
 OF_KERNELS = """
 import os
-from ascendsim.native.sealed import read_sealed, write_sealed
-from ascendsim.numerics.compiled.jit import cache_folder, kernel
+from ascendsim.native.cache import read_sealed, write_sealed
+from ascendsim.numerics.compiled.panels import cache_folder, kernel
 
 def run(function=read_at):
     return kernel(function)(numbers, 1)
@@ -401,7 +411,7 @@ def test_kernels_of_a_folder_that_others_may_write_are_kept_in_another(place):
     code = """
 import logging, sys
 import numpy as np
-from ascendsim.numerics.compiled.jit import cache_folder, kernel
+from ascendsim.numerics.compiled.panels import cache_folder, kernel
 from tests.helpers.native_functions import read_at
 
 logging.basicConfig(stream=sys.stdout, format="%(message)s")

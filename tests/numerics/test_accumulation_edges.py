@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ascendsim.numerics.accumulation.models import AccumulationModel, IntegerSum
-from ascendsim.numerics.accumulation.twins import accumulate_twin
+from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum
+from ascendsim.numerics.accumulation_twins import accumulate_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
 
 Pairs = list[tuple[float, float]]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.twins import accumulate_twin
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.accumulation_twins import accumulate_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
 from tests.helpers.format_samples import CLASSES, GRIDS, PROBES, same_bits, tile
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ConfigError, ShapeError
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
-from ascendsim.numerics.accumulation.twins import (
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation_twins import (
     accumulate_twin,
     low_half,
     output,
@@ -21,7 +21,7 @@ from ascendsim.numerics.accumulation.twins import (
     term,
     total,
 )
-from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32
+from ascendsim.numerics.dtypes import FLOAT16, FLOAT32
 from tests.helpers.format_samples import PROBES
 
 # --- Does every accumulation model have one text, and does a wrong text say why? -----------------------
@@ -173,7 +173,7 @@ def test_math_settings_refuse_values_without_a_meaning() -> None:
 
 def test_naming_a_model_does_not_load_the_compiler() -> None:
     code = (
-        "import sys, ascendsim.numerics.accumulation.models, ascendsim.numerics.compiled.accumulate;"
+        "import sys, ascendsim.numerics.accumulation, ascendsim.numerics.compiled.accumulate;"
         "print('numba' in sys.modules, 'ml_dtypes' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

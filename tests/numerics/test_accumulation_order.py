@@ -8,14 +8,14 @@ import pytest
 
 from ascendsim import convolution_backward, matmul
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.accumulation.models import (
+from ascendsim.numerics.accumulation import (
     AccumulationModel,
     IntegerSum,
     MathSettings,
     products_of,
     rounds_once,
 )
-from ascendsim.numerics.accumulation.twins import accumulate_twin
+from ascendsim.numerics.accumulation_twins import accumulate_twin
 from ascendsim.ops.plan import Tiling
 from ascendsim.precision import as_dot, as_text, reduction_tree
 from ascendsim.program.places import CoreMemory, Slot

@@ -11,11 +11,11 @@ from gfloat import RoundMode
 from gfloat import formats as gf
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.formats import casts
-from ascendsim.numerics.formats.casts import HF32_TIES, cast_twin, hf32, round_to
-from ascendsim.numerics.formats.dtypes import DTYPES, DType, dtype
-from ascendsim.numerics.formats.format_rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
-from ascendsim.numerics.formats.hifloat8 import HIFLOAT8_ROUNDINGS
+from ascendsim.numerics import casts
+from ascendsim.numerics.casts import HF32_TIES, cast_twin, hf32, round_to
+from ascendsim.numerics.dtypes import DTYPES, DType, dtype
+from ascendsim.numerics.format_rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
+from ascendsim.numerics.hifloat8 import HIFLOAT8_ROUNDINGS
 from tests.helpers.format_samples import assert_same, hf32_ties, neighbourhood, random_patterns, widen
 
 # --- Are the casts right, bit for bit? -----------------------------------------------------------------

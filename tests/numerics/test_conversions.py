@@ -9,9 +9,12 @@ import pytest
 
 from ascendsim import ConvProblem, convolution_backward, load_profile
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.compiled.gathered import turned as turning
-from ascendsim.numerics.compiled.gathered.turned import (
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.casts import LEAST, decode, decoded, encode, is_stored, round_to, rounded, stored
+from ascendsim.numerics.casts import as_carrier as as_carrier_quick
+from ascendsim.numerics.casts import rounded_halves as rounded_halves_quick
+from ascendsim.numerics.compiled import turned as turning
+from ascendsim.numerics.compiled.turned import (
     narrowed,
     on_half_grid,
     rounded_halves,
@@ -20,10 +23,6 @@ from ascendsim.numerics.compiled.gathered.turned import (
     turned_to_halves,
     widened,
 )
-from ascendsim.numerics.formats.casts import decode, encode, round_to
-from ascendsim.numerics.quick_casts import LEAST, decoded, is_stored, rounded, stored
-from ascendsim.numerics.quick_casts import as_carrier as as_carrier_quick
-from ascendsim.numerics.quick_casts import rounded_halves as rounded_halves_quick
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.call import Options
@@ -388,7 +387,7 @@ def test_matrices_are_converted_from_and_to_binary16_as_they_are_turned(monkeypa
 
 
 # -------------------------------------------------------------------------------------------------------
-# Are the casts of long arrays, of which binary16 is compiled, those of `formats/casts.py` bit for bit?
+# Are the casts of long arrays, of which binary16 is compiled, those of `numerics/casts.py` bit for bit?
 # -------------------------------------------------------------------------------------------------------
 
 # Any bits at all: subnormals, both infinities, NaN, ties of binary16 among them.
@@ -461,7 +460,7 @@ def test_elements_that_are_not_of_the_format_are_refused():
 
 def test_a_short_array_needs_no_compiler():
     code = (
-        "import sys, numpy as np; from ascendsim.numerics.quick_casts import rounded, stored, decoded\n"
+        "import sys, numpy as np; from ascendsim.numerics.casts import rounded, stored, decoded\n"
         f"decoded(stored(rounded(np.ones({LEAST - 1}, np.float32), 'float16'), 'float16'), 'float16')\n"
         "assert 'numba' not in sys.modules"
     )

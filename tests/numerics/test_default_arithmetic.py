@@ -13,14 +13,14 @@ from ascendsim import convolution_backward
 from ascendsim.errors import ShapeError, UnsupportedError
 from ascendsim.native import default_arithmetic as guard
 from ascendsim.native import default_arithmetic as words
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.twins import accumulate_twin
+from ascendsim.numerics import casts, format_rounding
+from ascendsim.numerics import format_rounding as tables
+from ascendsim.numerics import hifloat8 as hifloat8_rounding
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.accumulation_twins import accumulate_twin
+from ascendsim.numerics.casts import cast_twin
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats import casts, format_rounding
-from ascendsim.numerics.formats import format_rounding as tables
-from ascendsim.numerics.formats import hifloat8 as hifloat8_rounding
-from ascendsim.numerics.formats.casts import cast_twin
-from ascendsim.numerics.formats.dtypes import DTYPES
+from ascendsim.numerics.dtypes import DTYPES
 from ascendsim.numerics.metrics import error_metrics
 from tests.helpers.format_samples import CLASSES, MODES, mode, modes_set, same_bits, tile
 from tests.numerics.test_accumulation_kernels import MODELS

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.formats import casts
-from ascendsim.numerics.formats.casts import cast_twin, hybrid_twin
-from ascendsim.numerics.formats.dtypes import (
+from ascendsim.numerics import casts
+from ascendsim.numerics.casts import cast_twin, hybrid_twin
+from ascendsim.numerics.dtypes import (
     DTYPES,
     FLOAT16,
     HF32_10,
@@ -25,7 +25,7 @@ from ascendsim.numerics.formats.dtypes import (
     positive_values,
     value_of_code,
 )
-from ascendsim.numerics.formats.hifloat8 import HYBRIDS, HiFloat8Array, round_hybrid, value_ranks
+from ascendsim.numerics.hifloat8 import HYBRIDS, HiFloat8Array, round_hybrid, value_ranks
 from ascendsim.numerics.metric_chunks import _BY_FORMAT
 from ascendsim.ops.lowering.call import cube_overflow, overflow_rules, vector_overflow
 from ascendsim.profile import load_profile
@@ -117,7 +117,7 @@ def test_a_format_cannot_be_changed():
 
 def test_sizes_cost_no_import_of_ml_dtypes_or_numba():
     code = (
-        "import sys; from ascendsim.numerics.formats.dtypes import dtype; dtype('bfloat16').itemsize;"
+        "import sys; from ascendsim.numerics.dtypes import dtype; dtype('bfloat16').itemsize;"
         "print([m for m in ('ml_dtypes', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,20 +10,28 @@ from time import sleep
 import numpy as np
 import pytest
 
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.compiled.gathered import kernels
-from ascendsim.numerics.compiled.gathered import threads as module
-from ascendsim.numerics.compiled.gathered.factor import Cuts, Factor, FactorRange, Values, cuts_of, is_known
-from ascendsim.numerics.compiled.gathered.product import prepared, product_of, products_of
-from ascendsim.numerics.compiled.gathered.threads import ALONE, LEAST, Threads
-from ascendsim.numerics.compiled.gathered.turned import (
+from ascendsim.numerics import factor as module
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.compiled import gathered_kernels as kernels
+from ascendsim.numerics.compiled.accumulate import accumulate, prepared, product_of, products_of
+from ascendsim.numerics.compiled.turned import (
     narrowed,
     on_half_grid,
     rounded_halves,
     turn_to,
     turned,
     widened,
+)
+from ascendsim.numerics.factor import (
+    ALONE,
+    LEAST,
+    Cuts,
+    Factor,
+    FactorRange,
+    Threads,
+    Values,
+    cuts_of,
+    is_known,
 )
 from tests.helpers.format_samples import CLASSES, same_bits, tile
 

@@ -21,61 +21,57 @@ TESTS = "test_casts test_formats"
 
 FORMATS = [
     # one mantissa width, one bias, one largest value, one Inf
-    Mutation("formats/dtypes", '"float16", 16, 5, 10, 15', '"float16", 16, 5, 9, 15'),
-    Mutation("formats/dtypes", '"bfloat16", 16, 8, 7,', '"bfloat16", 16, 8, 8,'),
-    Mutation("formats/dtypes", '"hf32_11", 32, 8, 11,', '"hf32_11", 32, 8, 10,'),
-    Mutation("formats/dtypes", '"hf32_10", 32, 8, 10,', '"hf32_10", 32, 8, 11,'),
-    Mutation("formats/dtypes", '"float8_e5m2", 8, 5, 2, 15, 57344.0', '"float8_e5m2", 8, 5, 2, 14, 57344.0'),
-    Mutation("formats/dtypes", "3, 7, 448.0, has_infinity=False", "3, 7, 480.0, has_infinity=False"),
-    Mutation("formats/dtypes", "448.0, has_infinity=False", "448.0, has_infinity=True"),
-    Mutation("formats/dtypes", "(0b10, 2, 3)", "(0b10, 2, 2)"),
-    Mutation("formats/dtypes", "(body - 23)", "(body - 22)"),
-    Mutation("formats/dtypes", "INFINITY_CODE = 0x6F", "INFINITY_CODE = 0x6E"),
+    Mutation("dtypes", '"float16", 16, 5, 10, 15', '"float16", 16, 5, 9, 15'),
+    Mutation("dtypes", '"bfloat16", 16, 8, 7,', '"bfloat16", 16, 8, 8,'),
+    Mutation("dtypes", '"hf32_11", 32, 8, 11,', '"hf32_11", 32, 8, 10,'),
+    Mutation("dtypes", '"hf32_10", 32, 8, 10,', '"hf32_10", 32, 8, 11,'),
+    Mutation("dtypes", '"float8_e5m2", 8, 5, 2, 15, 57344.0', '"float8_e5m2", 8, 5, 2, 14, 57344.0'),
+    Mutation("dtypes", "3, 7, 448.0, has_infinity=False", "3, 7, 480.0, has_infinity=False"),
+    Mutation("dtypes", "448.0, has_infinity=False", "448.0, has_infinity=True"),
+    Mutation("dtypes", "(0b10, 2, 3)", "(0b10, 2, 2)"),
+    Mutation("dtypes", "(body - 23)", "(body - 22)"),
+    Mutation("dtypes", "INFINITY_CODE = 0x6F", "INFINITY_CODE = 0x6E"),
 ]
 ROUNDINGS = [
     # one tie rule, one direction, one boundary
-    Mutation("formats/format_rounding", "rest + odd > half", "rest >= half"),
-    Mutation("formats/format_rounding", "inexact & (rest >= half)", "inexact & (rest > half)"),
-    Mutation("formats/format_rounding", "return inexact & negative", "return inexact & ~negative"),
-    Mutation("formats/format_rounding", "return inexact & ~negative", "return inexact & negative"),
-    Mutation("formats/format_rounding", "return inexact & ~odd", "return inexact & odd"),
+    Mutation("format_rounding", "rest + odd > half", "rest >= half"),
+    Mutation("format_rounding", "inexact & (rest >= half)", "inexact & (rest > half)"),
+    Mutation("format_rounding", "return inexact & negative", "return inexact & ~negative"),
+    Mutation("format_rounding", "return inexact & ~negative", "return inexact & negative"),
+    Mutation("format_rounding", "return inexact & ~odd", "return inexact & odd"),
     Mutation(
-        "formats/format_rounding",
+        "format_rounding",
         "maximum(fmt.min_exponent - exponent, 0)",
         "maximum(fmt.min_exponent - exponent, 1)",
     ),
-    Mutation("formats/format_rounding", "+ below, 26)", "+ below, 24)"),
-    Mutation("formats/format_rounding", "bits[inexact] |= np.uint32(1)", "bits[inexact] |= np.uint32(0)"),
-    Mutation("formats/format_rounding", "bits[outwards & inexact] -=", "bits[outwards & inexact] +="),
-    Mutation("formats/casts", "(half - np.uint32(1)) + (", "half + 0 * ("),
-    Mutation("formats/casts", "rounded = magnitude + half\n", "rounded = magnitude + half - np.uint32(1)\n"),
-    Mutation("formats/casts", '23 - fmt.mantissa_bits, "RNE")', '23 - fmt.mantissa_bits, "RNA")'),
-    Mutation("formats/casts", "bits | QUIET, bits)", "bits, bits)"),
-    Mutation("formats/hifloat8", "(np.uint32(1) << drop >> np.uint32(1))", "(np.uint32(1) << drop >> 2)"),
-    Mutation("formats/dtypes", "size <= 7, size", "size < 7, size"),
-    Mutation("formats/hifloat8", "np.uint32), kept == 3)", "np.uint32), kept >= 2)"),
-    Mutation("formats/hifloat8", "away & (fraction > 0)", "away & (fraction >= 0)"),
-    Mutation("formats/hifloat8", "away = fraction >= threshold", "away = fraction > threshold"),
-    Mutation("formats/hifloat8", "& (result != 0)", "& (result == result)"),
+    Mutation("format_rounding", "+ below, 26)", "+ below, 24)"),
+    Mutation("format_rounding", "bits[inexact] |= np.uint32(1)", "bits[inexact] |= np.uint32(0)"),
+    Mutation("format_rounding", "bits[outwards & inexact] -=", "bits[outwards & inexact] +="),
+    Mutation("casts", "(half - np.uint32(1)) + (", "half + 0 * ("),
+    Mutation("casts", "rounded = magnitude + half\n", "rounded = magnitude + half - np.uint32(1)\n"),
+    Mutation("casts", '23 - fmt.mantissa_bits, "RNE")', '23 - fmt.mantissa_bits, "RNA")'),
+    Mutation("casts", "bits | QUIET, bits)", "bits, bits)"),
+    Mutation("hifloat8", "(np.uint32(1) << drop >> np.uint32(1))", "(np.uint32(1) << drop >> 2)"),
+    Mutation("dtypes", "size <= 7, size", "size < 7, size"),
+    Mutation("hifloat8", "np.uint32), kept == 3)", "np.uint32), kept >= 2)"),
+    Mutation("hifloat8", "away & (fraction > 0)", "away & (fraction >= 0)"),
+    Mutation("hifloat8", "away = fraction >= threshold", "away = fraction > threshold"),
+    Mutation("hifloat8", "& (result != 0)", "& (result == result)"),
 ]
 OVERFLOWS = [
     # one saturation switch
-    Mutation("formats/format_rounding", 'if overflow == "saturate":', 'if overflow != "ieee":'),
-    Mutation("formats/format_rounding", 'if overflow != "ieee":', 'if overflow == "saturate":'),
-    Mutation(
-        "formats/format_rounding", "rounded[np.isnan(values)] = 0.0", "rounded[np.isnan(values)] = -0.0"
-    ),
-    Mutation(
-        "formats/format_rounding", "np.full(negative.shape, _last_bit_is_odd(fmt))", "np.ones_like(negative)"
-    ),
-    Mutation("formats/format_rounding", "where(inwards & finite_input", "where(inwards"),
-    Mutation("formats/hifloat8", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
-    Mutation("formats/hifloat8", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
-    Mutation("formats/dtypes", "not instruction_saturates", "instruction_saturates", "test_formats"),
-    Mutation("formats/dtypes", "if bits.global_rules else", "if True else", "test_formats"),
-    Mutation("formats/dtypes", "fmt.name in FP8 else", "fmt.bits == 8 else", "test_formats"),
-    Mutation("formats/dtypes", "if inf_nan and fmt.name in", "if inf_nan or fmt.name in", "test_formats"),
-    Mutation("formats/dtypes", 'preset == "c-api-pages" and', "False and", "test_formats"),
+    Mutation("format_rounding", 'if overflow == "saturate":', 'if overflow != "ieee":'),
+    Mutation("format_rounding", 'if overflow != "ieee":', 'if overflow == "saturate":'),
+    Mutation("format_rounding", "rounded[np.isnan(values)] = 0.0", "rounded[np.isnan(values)] = -0.0"),
+    Mutation("format_rounding", "np.full(negative.shape, _last_bit_is_odd(fmt))", "np.ones_like(negative)"),
+    Mutation("format_rounding", "where(inwards & finite_input", "where(inwards"),
+    Mutation("hifloat8", '_LARGEST if overflow != "ieee"', '_LARGEST if overflow == "ieee"'),
+    Mutation("hifloat8", '0.0 if overflow == "saturate"', '0.0 if overflow != "ieee"'),
+    Mutation("dtypes", "not instruction_saturates", "instruction_saturates", "test_formats"),
+    Mutation("dtypes", "if bits.global_rules else", "if True else", "test_formats"),
+    Mutation("dtypes", "fmt.name in FP8 else", "fmt.bits == 8 else", "test_formats"),
+    Mutation("dtypes", "if inf_nan and fmt.name in", "if inf_nan or fmt.name in", "test_formats"),
+    Mutation("dtypes", 'preset == "c-api-pages" and', "False and", "test_formats"),
 ]
 METRICS = [
     Mutation("metric_chunks", "(size + 1e-7)", "(size + 1e-8)", "test_metrics"),
@@ -89,7 +85,7 @@ METRICS = [
     Mutation("metric_chunks", "MIXED_ULPS = 32", "MIXED_ULPS = 33", "test_metrics"),
     Mutation("metric_chunks", "MIXED_MISS_SHARE = 0.01", "MIXED_MISS_SHARE = 0.02", "test_metrics"),
     Mutation("metric_chunks", '"float32": Standards(1e-4', '"float32": Standards(1e-3', "test_metrics"),
-    Mutation("formats/dtypes", "fmt.min_exponent, math", "fmt.min_exponent + 1, math", "test_metrics"),
+    Mutation("dtypes", "fmt.min_exponent, math", "fmt.min_exponent + 1, math", "test_metrics"),
 ]
 
 
@@ -257,7 +253,7 @@ EDGES = [
     ("accumulate", "np.abs(x) < np.float32", "np.abs(x) <= np.float32"),
 ]
 ACCUMULATION_EVERY = [
-    *(Mutation("accumulation/twins", *change, "test_accumulation_models") for change in TWINS),
+    *(Mutation("accumulation_twins", *change, "test_accumulation_models") for change in TWINS),
     *(
         Mutation(f"compiled/{file}", *change, "test_accumulation_kernels", pick)
         for file, *change, pick in COMPILED

@@ -17,8 +17,8 @@ import ascendsim
 import fuzz.__main__ as fuzzing
 from ascendsim import ConvProblem, convolution_backward, estimate, precision
 from ascendsim.errors import STATUS_NAMES, AclnnError
-from ascendsim.numerics.formats.casts import decode, encode
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.casts import decode, encode
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.reference.ordered import TWIN_LIMIT_MACS

@@ -11,9 +11,9 @@ import pytest
 
 import ascendsim.ops.reference.float64 as module
 from ascendsim import conv_tbc_backward, convolution_backward
-from ascendsim.numerics.formats.casts import encode, round_to
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.formats.format_rounding import narrow_to_odd
+from ascendsim.numerics.casts import encode, round_to
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.format_rounding import narrow_to_odd
 from ascendsim.ops.options.call import Options
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients

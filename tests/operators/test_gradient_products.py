@@ -7,9 +7,9 @@ import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, convolution_backward, estimate, read_plans, write_plans
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.twins import accumulate_twin
-from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.accumulation_twins import accumulate_twin
+from ascendsim.numerics.casts import round_to
 from ascendsim.ops.lowering.kernels import grad_input_type
 from ascendsim.ops.matmul import estimate_matmul, matmul
 from ascendsim.ops.problems import folded

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.compiled.gathered.threads import Threads
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.factor import Threads
 from ascendsim.ops.gradients import call as memory
 from ascendsim.ops.gradients import filters as parts_memory
 from ascendsim.ops.gradients.call import Gradients, can_follow, followed, says_more

@@ -11,9 +11,9 @@ from ascendsim import MatmulProblem, MatmulTiling, Tiling, estimate_matmul
 from ascendsim import matmul as matmul_of
 from ascendsim.cube.loads import Submatrix
 from ascendsim.errors import AscendSimError, CapacityError, ConfigError, ShapeError, UnsupportedError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.twins import accumulate_twin
-from ascendsim.numerics.formats.casts import decode, encode, hf32, round_to
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.accumulation_twins import accumulate_twin
+from ascendsim.numerics.casts import decode, encode, hf32, round_to
 from tests.helpers.toy_machines import toy_split
 
 # Format of the operands, product, cubeMathType (3: HF32) and the accumulation that the cube must show.

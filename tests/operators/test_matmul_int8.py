@@ -10,7 +10,7 @@ from ascendsim import MatmulProblem, Tiling, estimate_matmul, load_profile
 from ascendsim import matmul as matmul_of
 from ascendsim.errors import CapacityError, ConfigError, UnsupportedError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import IntegerSum, MathSettings
+from ascendsim.numerics.accumulation import IntegerSum, MathSettings
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.oracles_timing import check_gm, strict
 from tests.house.test_layers import modules_after

@@ -8,8 +8,8 @@ import pytest
 
 from ascendsim import ConvProblem, Tiling, convolution_backward, estimate
 from ascendsim.errors import AclnnError, ConfigError
-from ascendsim.numerics.formats.casts import encode, round_to
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics.casts import encode, round_to
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from tests.helpers.calls import (
     GRADIENTS,
     ApiCall,

@@ -9,7 +9,7 @@ from ascendsim import ConvProblem, Plan, Tiling, convolution_backward, estimate,
 from ascendsim.aclnn import AclTensor, convolution_backward_get_workspace_size
 from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels
 from ascendsim.ops.reference.call import reference_gradients

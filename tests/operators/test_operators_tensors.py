@@ -10,7 +10,7 @@ import pytest
 
 from ascendsim import convolution_backward
 from ascendsim.errors import AclnnError
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from tests.helpers.calls import GRADIENTS, gradients
 
 # --- Are a user's tensors taken as they are meant, and files that are none refused without harm? -------

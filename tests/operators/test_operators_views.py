@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward, estimate
 from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels
 from ascendsim.ops.operands import Operand, spread

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ascendsim import ConvProblem, Tiling, convolution_backward, estimate
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.accumulation.twins import accumulate_twin
-from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.accumulation_twins import accumulate_twin
+from ascendsim.numerics.casts import round_to
 from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.problems.convolution import as_multiplied
 from ascendsim.ops.problems.folded import Patches, gradient_product

@@ -8,7 +8,7 @@ float32, and 2^24 + 2 if the ones meet first.
 import numpy as np
 import pytest
 
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64

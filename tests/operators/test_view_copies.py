@@ -7,7 +7,7 @@ from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward, esti
 from ascendsim.aclnn import AclTensor
 from ascendsim.errors import AclnnError, CapacityError, ConfigError, ShapeError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels
 from ascendsim.ops.problems.strips import View

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.casts import round_to
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.studies.identify.folder import read_outputs, write_outputs, write_probe
 from ascendsim.studies.identify.judge import (

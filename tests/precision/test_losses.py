@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ascendsim import ConvProblem
-from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.dtypes import dtype
 from ascendsim.profile import load_profile
 from ascendsim.studies.modes.choice import Axes, ConvCase, SyntheticTensors, passing, summaries
 from ascendsim.studies.modes.losses import (

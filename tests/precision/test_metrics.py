@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ShapeError, UnsupportedError
-from ascendsim.numerics.formats import casts
-from ascendsim.numerics.formats.dtypes import DTYPES, dtype, ulps
-from ascendsim.numerics.formats.dtypes import dtype as lookup
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics import casts
+from ascendsim.numerics.dtypes import DTYPES, dtype, ulps
+from ascendsim.numerics.dtypes import dtype as lookup
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.numerics.metric_chunks import METRIC_COLUMNS, round_reference, standards
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 

@@ -10,9 +10,9 @@ import pytest
 import ascendsim.precision as precision
 from ascendsim import ConvProblem, convolution_backward
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.formats.casts import encode, round_to
-from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.casts import encode, round_to
+from ascendsim.numerics.dtypes import dtype
 from ascendsim.precision import GPUS, Math, attribute, spread
 from ascendsim.studies.arithmetic.math import accumulators, checked, operands_of
 from ascendsim.studies.identify.folder import write_outputs, write_probe

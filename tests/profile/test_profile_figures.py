@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.profile import configs_directory, list_products, load_profile
 from ascendsim.profile.memory import FixpipeRates
 from ascendsim.studies.identify.folder import (

@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel, IntegerSum, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_empty

@@ -11,7 +11,7 @@ from ascendsim.cube.mmad import Mmad
 from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.errors import CapacityError, ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest

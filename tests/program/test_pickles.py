@@ -26,7 +26,7 @@ from ascendsim import (
     matmul,
 )
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array
+from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.schedules.dgrad.nest import DgradColumnsOuter
 from ascendsim.profile import list_products

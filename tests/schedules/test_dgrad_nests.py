@@ -10,7 +10,7 @@ from ascendsim.cube.loads import Im2col, TapRows, round_up
 from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
 from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe, LoadL0A, LoadL0B, StallCube
 from ascendsim.errors import AscendSimError, ProgramError
-from ascendsim.numerics.compiled.gathered.threads import Threads
+from ascendsim.numerics.factor import Threads
 from ascendsim.ops.gradients.layouts import packed_kernels
 from ascendsim.ops.lowering.layouts import pack_weight
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm

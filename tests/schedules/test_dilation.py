@@ -11,7 +11,7 @@ from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.cube.loads import Window
 from ascendsim.cube.movers import CopyGmToL1, FillL1, Placement
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.problems.folded import Dilated, kernel_problem
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.schedules.vector.dilation import DilationTensors, dilation

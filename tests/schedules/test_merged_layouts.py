@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ascendsim import estimate
 from ascendsim.errors import CapacityError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
-from ascendsim.numerics.formats.dtypes import dtype as find_dtype
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
+from ascendsim.numerics.dtypes import dtype as find_dtype
 from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,

@@ -17,7 +17,7 @@ import pytest
 
 from ascendsim.errors import ShapeError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,
@@ -147,7 +147,7 @@ def test_any_legal_order_gives_the_same_bits(order):
 
 
 def find_dtype(name):
-    from ascendsim.numerics.formats.dtypes import dtype
+    from ascendsim.numerics.dtypes import dtype
 
     return dtype(name)
 

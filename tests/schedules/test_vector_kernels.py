@@ -9,8 +9,8 @@ import pytest
 from ascendsim import ConvProblem, Tiling, check_schedule, estimate, load_profile
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.accumulation.models import AccumulationModel, IntegerSum, MathSettings
-from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
+from ascendsim.numerics.casts import round_to
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.matmul import change_of
 from ascendsim.ops.plan import Plan, shares

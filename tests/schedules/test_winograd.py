@@ -10,7 +10,7 @@ import pytest
 from ascendsim import estimate, load_profile
 from ascendsim.aclnn.interface import asked_by_operator
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.winograd import big_line, in_plane, small_line, taps_line
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.problems.convolution import ConvProblem

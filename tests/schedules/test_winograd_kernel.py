@@ -10,7 +10,7 @@ import pytest
 from ascendsim import ConvProblem, check_schedule, convolution_backward, estimate, load_profile
 from ascendsim.errors import ConfigError, ProgramError, UnsupportedError
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.compiled.gathered.threads import Threads
+from ascendsim.numerics.factor import Threads
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients

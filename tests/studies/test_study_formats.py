@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ConfigError, UnsupportedError
-from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.casts import round_to
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.precision import Math, format_of, quantise
 from ascendsim.studies.arithmetic.math import operands_of

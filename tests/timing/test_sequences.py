@@ -10,7 +10,7 @@ import pytest
 from ascendsim import ConvProblem, convolution_backward, estimate, legal_tilings, load_profile
 from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.frozen import FrozenMap
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.ops import graph_times as known
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels

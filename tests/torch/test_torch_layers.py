@@ -8,7 +8,7 @@ import pytest
 
 from ascendsim import convolution_backward
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
-from ascendsim.numerics.formats.casts import decode
+from ascendsim.numerics.casts import decode
 from tests.helpers.torch_samples import KINDS, door, normal, same_bits, torch
 
 # --- Do convolutions find the names of their layers, in both passes? -----------------------------------

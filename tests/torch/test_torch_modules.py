@@ -14,7 +14,7 @@ from ascendsim.errors import (
     UnsupportedError,
     install_hint,
 )
-from ascendsim.numerics.formats.casts import decode, encode, round_to
+from ascendsim.numerics.casts import decode, encode, round_to
 from tests.helpers.calls import (
     GRADIENTS,
     ApiCall,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ascendsim import AclnnError, ConvProblem, Tiling, conv_tbc_backward, convolution_backward
-from ascendsim.numerics.formats.casts import decode
+from ascendsim.numerics.casts import decode
 from ascendsim.ops.reference.float64 import gradients_float64
 from fuzz.draws import any_problem, any_view, described
 from fuzz.judge import must

@@ -126,7 +126,7 @@ def write_calls(arguments: Any, engine: Engine, points: Sequence[StudyPoint]) ->
 
 def _default_store() -> Path | None:
     """Return a file in the user's cache for answers of this very code; None without a place for one."""
-    from ascendsim.native.sealed import mark_used, remove_unused, usable_folder
+    from ascendsim.native.cache import mark_used, remove_unused, usable_folder
     from ascendsim.studies.engine.point import code_version
 
     folder = usable_folder("studies", "")

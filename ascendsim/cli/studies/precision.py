@@ -41,8 +41,8 @@ class Recorded:
         import numpy as np
 
         from ascendsim.cli.tensors import npz_tensors, read_npz
-        from ascendsim.numerics.formats.casts import decode
-        from ascendsim.numerics.formats.dtypes import dtype
+        from ascendsim.numerics.casts import decode
+        from ascendsim.numerics.dtypes import dtype
 
         held = npz_tensors(self.path, read_npz(self.path), self.codes)
         each = {"grad_output": held.grad_output, "input": held.input, "weight": held.weight}
@@ -287,7 +287,7 @@ def _check(arguments: Any) -> None:
     Raises   ConfigError, UnsupportedError
     """
     from ascendsim.cli.tensors import require_tensor_dtype
-    from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.numerics.accumulation import AccumulationModel
     from ascendsim.studies.modes.choice import DATA
 
     for name in arguments.dtype or ():

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.packing import (
     Accumulators,
     fill_singles,
@@ -35,9 +34,12 @@ from ascendsim.numerics.compiled.panels import (
     absolute,
     as_bits,
     as_float,
+    called,
     equal,
     fma,
+    inlined,
     integer_to_double,
+    kernel,
     out_of_line,
     round_to_nearest,
     round_toward_zero,

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.packing import (
     MARGIN,
     SCRATCH,
@@ -39,7 +38,17 @@ from ascendsim.numerics.compiled.panel_rounding import (
     scalar_float,
     tile,
 )
-from ascendsim.numerics.compiled.panels import LANES, ROWS, absolute, as_bits, out_of_line, spread, to_single
+from ascendsim.numerics.compiled.panels import (
+    LANES,
+    ROWS,
+    absolute,
+    as_bits,
+    called,
+    inlined,
+    out_of_line,
+    spread,
+    to_single,
+)
 
 Array = Any
 

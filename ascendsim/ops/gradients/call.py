@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
-from ascendsim.numerics.compiled.gathered.factor import Factor, Values, is_known
-from ascendsim.numerics.compiled.gathered.product import product_of
-from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
-from ascendsim.numerics.quick_casts import HALF
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
+from ascendsim.numerics.casts import HALF
+from ascendsim.numerics.compiled.accumulate import product_of
+from ascendsim.numerics.factor import ALONE, Factor, Threads, Values, is_known
 from ascendsim.ops.gradients.filters import filter_gradient, winograd_gradient
 from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.layouts import Formats

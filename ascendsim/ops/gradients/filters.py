@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.gathered.factor import Factor, Values
-from ascendsim.numerics.compiled.gathered.product import cuts_of_products, product_of, products_at
-from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
-from ascendsim.numerics.compiled.gathered.turned import turn_to
+from ascendsim.numerics.compiled.accumulate import cuts_of_products, product_of, products_at
+from ascendsim.numerics.compiled.turned import turn_to
+from ascendsim.numerics.factor import ALONE, Factor, Threads, Values
 from ascendsim.numerics.winograd import PIXELS, POINTS, WINDOW, big_line, in_plane, small_line, taps_line
 from ascendsim.ops.gradients.layouts import PixelPlanes, Planes
 from ascendsim.ops.problems.products import CLUSTER, Clusters
@@ -29,8 +28,8 @@ from ascendsim.ops.reference.ordered import add_as_tree, add_in_order, numbered_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.accumulation.models import AccumulationModel
-    from ascendsim.numerics.compiled.gathered.factor import Cuts
+    from ascendsim.numerics.accumulation import AccumulationModel
+    from ascendsim.numerics.factor import Cuts
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.products import WgradGemm
     from ascendsim.ops.schedules.base import StreamOrder, WgradOrder, WinogradOrder

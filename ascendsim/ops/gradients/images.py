@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.numerics.compiled.gathered.factor import Factor, Values
-from ascendsim.numerics.compiled.gathered.product import product_of
-from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
-from ascendsim.numerics.compiled.gathered.turned import turned, turned_to_halves
+from ascendsim.numerics.compiled.accumulate import product_of
+from ascendsim.numerics.compiled.turned import turned, turned_to_halves
+from ascendsim.numerics.factor import ALONE, Factor, Threads, Values
 from ascendsim.ops.gradients.layouts import PixelPlanes, Planes, packed_kernels
 from ascendsim.ops.problems.sliding import Sliding, StridePhase, Taps, phases_of
 from ascendsim.ops.reference.ordered import add_in_order
@@ -23,7 +22,7 @@ from ascendsim.ops.schedules.base import DgradOrder
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.numerics.accumulation import AccumulationModel
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.products import DgradGemm
 

@@ -15,18 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.compiled.gathered.factor import Values
-from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
-from ascendsim.numerics.compiled.gathered.turned import turn_to, turned
-from ascendsim.numerics.quick_casts import (
-    HALF,
-    as_carrier,
-    cuts_off,
-    is_stored,
-    rounded,
-    rounded_halves,
-    stored,
-)
+from ascendsim.numerics.casts import HALF, as_carrier, cuts_off, is_stored, rounded, rounded_halves, stored
+from ascendsim.numerics.compiled.turned import turn_to, turned
+from ascendsim.numerics.factor import ALONE, Threads, Values
 from ascendsim.ops.lowering.call import Call, vector_overflow
 from ascendsim.ops.problems.convolution import as_multiplied, groups_of
 from ascendsim.ops.problems.sliding import Sliding
@@ -36,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.accumulation.models import MathSettings
+    from ascendsim.numerics.accumulation import MathSettings
     from ascendsim.ops.problems.convolution import ConvProblem
 
     Floats = NDArray[np.float32]

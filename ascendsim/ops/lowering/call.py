@@ -11,8 +11,8 @@ from ascendsim.arguments import shown, whole
 from ascendsim.cube.loads import FRACTAL_ROWS
 from ascendsim.errors import UnsupportedError
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
-from ascendsim.numerics.formats.dtypes import (
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
+from ascendsim.numerics.dtypes import (
     DTYPES,
     INT8,
     INT32,
@@ -310,7 +310,7 @@ def carrier(operand: Operand) -> NDArray[Any]:
 
 def stored(values: NDArray[Any], result: str) -> Any:
     """Return a result as the user gets it."""
-    from ascendsim.numerics.formats.casts import encode
+    from ascendsim.numerics.casts import encode
 
     return values if result == INT32.name else encode(values, result)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.numerics.accumulation.models import Accumulation, MathSettings
+from ascendsim.numerics.accumulation import Accumulation, MathSettings
 from ascendsim.ops.lowering.call import (
     Call,
     by_winograd,

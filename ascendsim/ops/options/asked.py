@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.operands import spread
 from ascendsim.ops.options.call import Options, output_views, strides_in_order
@@ -20,7 +20,7 @@ from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription
 if TYPE_CHECKING:
     import numpy as np
 
-    from ascendsim.numerics.formats.dtypes import DType
+    from ascendsim.numerics.dtypes import DType
 
     Format = str | type | DType | np.dtype[Any]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from ascendsim.arguments import is_bool, items, refusal, shown, truth, whole
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, did_you_mean
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.accumulation.models import BINARY32_MIN_EXPONENT, AccumulationModel
-from ascendsim.numerics.formats.dtypes import FIXPIPE_PRESETS, dtype
+from ascendsim.numerics.accumulation import BINARY32_MIN_EXPONENT, AccumulationModel
+from ascendsim.numerics.dtypes import FIXPIPE_PRESETS, dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.options.l2_start import STEP, L2Operands, l2_note, l2_start_given
 from ascendsim.ops.plan import Plan, Tiling

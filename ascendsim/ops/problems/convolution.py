@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ascendsim.arguments import items, shown, truth, whole
 from ascendsim.errors import ShapeError
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.formats.dtypes import DType
+from ascendsim.numerics.dtypes import DType
 from ascendsim.program.places import GmTensor
 
 if TYPE_CHECKING:
@@ -360,6 +360,6 @@ def as_multiplied(
     """Return the values that the cube multiplies; HF32 rounds each element on its way out of L0."""
     if compute_dtype != "hf32":
         return values
-    from ascendsim.numerics.formats.casts import hf32
+    from ascendsim.numerics.casts import hf32
 
     return hf32(values, profile.cube.hf32_mantissa_bits, ties)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.dtypes import dtype
 from ascendsim.ops.problems.convolution import ConvProblem, Pair, stored_name
 from ascendsim.profile import Profile
 

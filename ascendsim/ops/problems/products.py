@@ -18,7 +18,7 @@ from ascendsim.cube.loads import round_up
 from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.dtypes import dtype
 from ascendsim.numerics.winograd import PIXELS, WINDOW
 from ascendsim.ops.problems.convolution import (
     FRACTAL,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.casts import round_to
+from ascendsim.numerics.casts import round_to
 from ascendsim.numerics.winograd import (
     PIXELS,
     POINTS,

@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.accumulation.models import products_of
+from ascendsim.numerics.accumulation import products_of
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.base import DgradOrder, StreamOrder, WgradOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.numerics.accumulation.models import AccumulationModel
+    from ascendsim.numerics.accumulation import AccumulationModel
 
     Floats = NDArray[np.float32]
     Slices = Sequence[tuple[Floats, Floats]]
@@ -125,7 +125,7 @@ def reduction_of(model: AccumulationModel, macs: int) -> Reduce:
     Raises   ConfigError if the block of the model is not a number yet
     """
     if macs < TWIN_LIMIT_MACS:
-        from ascendsim.numerics.accumulation.twins import accumulate_twin as multiply
+        from ascendsim.numerics.accumulation_twins import accumulate_twin as multiply
     else:
         multiply = _compiled
 

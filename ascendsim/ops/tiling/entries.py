@@ -16,7 +16,7 @@ from typing import Any
 
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.files import parse_json, write_text
-from ascendsim.numerics.formats.dtypes import dtype as dtype_named
+from ascendsim.numerics.dtypes import dtype as dtype_named
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
 from ascendsim.ops.tiling.request import LayerPlans, PartialPlan

@@ -9,7 +9,7 @@ from math import floor, inf, isinf
 from typing import Any
 
 from ascendsim.errors import CapacityError, StoppedError
-from ascendsim.numerics.accumulation.models import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, WgradGemm
 from ascendsim.ops.schedules.base import Schedule

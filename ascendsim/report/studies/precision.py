@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.dtypes import dtype
 from ascendsim.report.document import plain
 from ascendsim.report.page.records import Exponents, Page, Picture, Range, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered, Compared, listed

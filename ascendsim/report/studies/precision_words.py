@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.dtypes import dtype
 from ascendsim.studies.modes.choice import ModeSummary, PrecisionStudy, Worst
 from ascendsim.studies.modes.records import NORM, FormatShare, PassLimits
 from ascendsim.studies.table import microseconds

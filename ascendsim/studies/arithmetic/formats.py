@@ -26,9 +26,9 @@ import numpy as np
 from ascendsim.arguments import refusal, whole
 from ascendsim.errors import ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.casts import round_to
-from ascendsim.numerics.formats.dtypes import dtype
-from ascendsim.numerics.formats.format_rounding import narrow_to_odd
+from ascendsim.numerics.casts import round_to
+from ascendsim.numerics.dtypes import dtype
+from ascendsim.numerics.format_rounding import narrow_to_odd
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

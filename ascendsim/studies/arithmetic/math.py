@@ -11,7 +11,7 @@ import numpy as np
 from ascendsim.arguments import items, refusal, whole
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.float64 import gradients_float64

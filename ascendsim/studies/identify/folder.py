@@ -21,9 +21,9 @@ from ascendsim.arguments import items, refusal
 from ascendsim.errors import ConfigError
 from ascendsim.files import parse_json, read_npz, read_text, write_npz, write_text
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.casts import encode, hf32
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats.casts import encode, hf32
 from ascendsim.studies.identify.vectors import ProbeCase, cases_of, operands, weight_rows
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import numpy as np
 
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.accumulation.models import AccumulationModel, products_of
+from ascendsim.numerics.accumulation import AccumulationModel, products_of
+from ascendsim.numerics.casts import hf32, round_to
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.formats.casts import hf32, round_to
-from ascendsim.numerics.formats.dtypes import DType, dtype
+from ascendsim.numerics.dtypes import DType, dtype
 from ascendsim.ops.reference.ordered import add_in_order
 from ascendsim.studies.identify.records import Agreeing, Evidence, Identification, Near
 from ascendsim.studies.identify.vectors import DEPTH, ProbeCase, Vectors, vectors_of

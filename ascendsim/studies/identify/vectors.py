@@ -15,8 +15,8 @@ import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.casts import decode, encode
-from ascendsim.numerics.formats.dtypes import DType, dtype
+from ascendsim.numerics.casts import decode, encode
+from ascendsim.numerics.dtypes import DType, dtype
 from ascendsim.ops.convolution_backward import convolution_backward
 from ascendsim.ops.matmul import matmul
 

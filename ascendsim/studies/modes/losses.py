@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.numerics.formats.dtypes import DType, dtype
+from ascendsim.numerics.dtypes import DType, dtype
 from ascendsim.numerics.metric_chunks import Verdict
 from ascendsim.numerics.metrics import ErrorMetrics
 from ascendsim.studies.arithmetic.formats import format_of, quantise

@@ -13,8 +13,8 @@ import numpy as np
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.casts import decode, encode, round_to
-from ascendsim.numerics.formats.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.casts import decode, encode, round_to
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, cube_overflow, leaves_in, vector_overflow

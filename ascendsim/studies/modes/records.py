@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.dtypes import dtype
+from ascendsim.numerics.dtypes import dtype
 from ascendsim.numerics.metric_chunks import standards
 
 # A choice of ours: rounding two operands and the result costs 1.7 times what one rounding does; the rest is

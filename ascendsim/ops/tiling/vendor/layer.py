@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ascendsim.cube.loads import round_up
-from ascendsim.numerics.formats.dtypes import dtype as dtype_named
+from ascendsim.numerics.dtypes import dtype as dtype_named
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import (
     C0_BYTES,

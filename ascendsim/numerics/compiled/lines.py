@@ -13,15 +13,16 @@ import numpy as np
 from llvmlite import ir
 
 from ascendsim.numerics.compiled.block_sums import Packed
-from ascendsim.numerics.compiled.gathered.factor import Elements, Factor, Places, Values
-from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.panel_rounding import at, make_array, put
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
     SCALARS,
     Value,
+    called,
+    inlined,
     intrinsic,
+    kernel,
     out_of_line,
     types,
     vector,
@@ -35,6 +36,7 @@ from ascendsim.numerics.compiled.workspace import (
     sum_up,
     sums_of_four,
 )
+from ascendsim.numerics.factor import Elements, Factor, Places, Values
 
 Array = Any
 

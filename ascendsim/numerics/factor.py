@@ -1,17 +1,23 @@
-"""What a product is made of: two matrices, by the places of their elements, and where its reduction is cut.
+"""What a product is made of, and the threads that share it.
 
-A factor is an im2col that is never written out. A reduction that was made by many Mmads may be cut into
-pieces, fewer or more, with the same bits.
+A product has two factors, matrices by the places of their elements: an im2col that is never written out. A
+reduction that was made by many Mmads may be cut into pieces, fewer or more, with the same bits.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ascendsim.numerics.accumulation.models import AccumulationModel
+from ascendsim.numerics.accumulation import AccumulationModel
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 
 Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -65,18 +71,18 @@ class Factor(NamedTuple):
         """The factor as kernels take it."""
         return Elements(self.values.singles, self.lines, self.steps)
 
-    def part(self, lines: slice) -> "Factor":
+    def part(self, lines: slice) -> Factor:
         """Return some of the lines."""
         return self._replace(lines=self.lines[lines])
 
-    def filled(self, unit: int) -> "Factor":
+    def filled(self, unit: int) -> Factor:
         """Return the factor with its last line repeated up to a whole multiple of `unit` lines."""
         missing = -len(self.lines) % unit
         if not missing:
             return self
         return self._replace(lines=np.concatenate([self.lines, self.lines[-1:].repeat(missing)]))
 
-    def unlocked(self) -> "Factor":
+    def unlocked(self) -> Factor:
         """Return the factor with writable places: read-only places are copied."""
         # A read-only array is another type, for which kernels would be compiled anew.
         lines, steps = (one if one.flags.writeable else one.copy() for one in (self.lines, self.steps))
@@ -101,7 +107,7 @@ class Cuts(NamedTuple):
     firsts: Places
 
     @classmethod
-    def of(cls, cuts: Sequence[Places]) -> "Cuts":
+    def of(cls, cuts: Sequence[Places]) -> Cuts:
         """Put the cuts of some products together."""
         return cls(np.concatenate(cuts), np.cumsum([0, *map(len, cuts)]))
 
@@ -138,3 +144,67 @@ def cuts_of(model: AccumulationModel, ends: Places, most: int) -> Places:
     step = max(block, most // block * block)
     pieces = [range(first, last, step) for first, last in pairwise([0, *needed, int(ends[-1])])]
     return np.array([*chain(*pieces), ends[-1]])
+
+
+Made = TypeVar("Made")
+
+# Elements that take 0.2 ms to move. A second thread saves half of this, and waking it and waiting for it
+# takes nearly as long.
+LEAST: Final = 1 << 19
+
+
+class Threads:
+    """So many threads: the one that calls, and others that are begun when they are first needed.
+
+    A context, at whose end the others end. Tasks that run at once write where no other one reads or writes,
+    so that it makes no difference how many threads there are.
+    """
+
+    def __init__(self, count: int = 1) -> None:
+        self.count = count
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def run(self, function: Callable[..., Made], tasks: Iterable[tuple[object, ...]]) -> list[Made]:
+        """Return a function's results for the arguments of each task; the calling thread takes the first.
+
+        Raises   what the first task in their order raises that fails
+        """
+        each = list(tasks)
+        if self.count == 1 or len(each) < 2:
+            return [function(*task) for task in each]
+        if self._pool is None:
+            # Here and not above: most calls need no threads.
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(self.count - 1)
+        others = [self._pool.submit(function, *task) for task in each[1:]]
+        return [function(*each[0]), *(other.result() for other in others)]
+
+    def share(self, function: Callable[[slice], Made], size: int, unit: int = 1) -> list[Made]:
+        """Return the results of a function for each part of a size, in order.
+
+        Raises   as `run`
+        """
+        if self.count == 1:
+            return [function(slice(0, size))]
+        return self.run(function, [(part,) for part in self.parts(size, unit)])
+
+    def parts(self, size: int, unit: int = 1) -> list[slice]:
+        """Cut a size into at most one part for each thread, all but the last of whole units."""
+        units = -(-size // unit)
+        edges = [min(units * at // self.count * unit, size) for at in range(self.count + 1)]
+        return [slice(first, last) for first, last in pairwise(edges) if first < last]
+
+    def for_moving(self, elements: int) -> Threads:
+        """Return these to move so many elements, or the calling thread alone where that is sooner done."""
+        return self if elements >= LEAST else ALONE
+
+
+ALONE: Final = Threads()

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.dtypes import DType, value_of_code
+from ascendsim.numerics.dtypes import DType, value_of_code
 
 Float32Array = npt.NDArray[np.float32]
 Uint32Array = npt.NDArray[np.uint32]

@@ -11,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 
-from ascendsim.numerics.compiled.gathered.threads import ALONE, Threads
-from ascendsim.numerics.compiled.jit import kernel
 from ascendsim.numerics.compiled.panel_rounding import at, make_array, store, tile
 from ascendsim.numerics.compiled.panels import (
     HALF_CONVERSIONS,
@@ -26,6 +24,7 @@ from ascendsim.numerics.compiled.panels import (
     differs,
     half_to_single,
     intrinsic,
+    kernel,
     pack,
     splat,
     to_half,
@@ -33,6 +32,7 @@ from ascendsim.numerics.compiled.panels import (
     unpack,
     vector,
 )
+from ascendsim.numerics.factor import ALONE, Threads
 
 Array = Any
 Halves = npt.NDArray[np.float16]

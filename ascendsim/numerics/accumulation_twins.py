@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.accumulation.models import AccumulationModel
-from ascendsim.numerics.formats.dtypes import DType
+from ascendsim.numerics.accumulation import AccumulationModel
+from ascendsim.numerics.dtypes import DType
 
 FloatArray = npt.NDArray[np.float32]
 Term = int | float

@@ -4,21 +4,29 @@ decode      stored elements -> carrier, exact
 encode      carrier on the format's grid -> stored elements, exact
 round_to    any carrier -> carrier on the grid, one rounding
 hf32        what the cube makes of float32 operands when HF32 is on
+
+`decoded`, `stored` and `rounded` are the same three for tensors of any size: numpy converts binary16 element
+by element, which for a whole call takes as long as a tenth of its products. So the compiler is loaded at the
+first array that is long enough for it to pay; threads share long ones.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats import dtypes
-from ascendsim.numerics.formats.dtypes import DType, positive_values
-from ascendsim.numerics.formats.format_rounding import (
+from ascendsim.numerics import dtypes
+from ascendsim.numerics.dtypes import DType, dtype, positive_values
+from ascendsim.numerics.factor import ALONE, Threads
+from ascendsim.numerics.format_rounding import (
     INFINITY,
     MAGNITUDE,
     QUIET,
@@ -29,14 +37,22 @@ from ascendsim.numerics.formats.format_rounding import (
     require_float32,
     round_fields,
 )
-from ascendsim.numerics.formats.hifloat8 import HiFloat8Array, round_hifloat8
+from ascendsim.numerics.hifloat8 import HiFloat8Array, round_hifloat8
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Elements = NDArray[Any] | HiFloat8Array
+    Convert = Callable[[NDArray[Any], Threads], NDArray[Any]]
+
 
 HF32_TIES = ("RNE", "RNA", "RZ")
 
 
 @default_arithmetic
 def round_to(
-    values: npt.ArrayLike, dtype: "str | DType", rounding: str | None = None, overflow: str = "ieee"
+    values: npt.ArrayLike, dtype: str | DType, rounding: str | None = None, overflow: str = "ieee"
 ) -> Float32Array:
     """Round float32 values into a format, once.
 
@@ -105,7 +121,7 @@ def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
 
 
 @default_arithmetic
-def decode(array: "npt.NDArray[Any] | HiFloat8Array", dtype: "str | DType") -> Float32Array:
+def decode(array: npt.NDArray[Any] | HiFloat8Array, dtype: str | DType) -> Float32Array:
     """Return the carrier of stored elements: the same values as float32.
 
     Types   the storage of the format (hifloat8: HiFloat8Array; HF32: float32 already on its grid)
@@ -130,7 +146,7 @@ def decode(array: "npt.NDArray[Any] | HiFloat8Array", dtype: "str | DType") -> F
 
 
 @default_arithmetic
-def encode(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> "npt.NDArray[Any] | HiFloat8Array":
+def encode(carrier: npt.NDArray[np.float32], dtype: str | DType) -> npt.NDArray[Any] | HiFloat8Array:
     """Return the stored elements of a carrier; exact, so the values must lie on the format's grid.
 
     Types   the storage of the format; hifloat8: a HiFloat8Array
@@ -152,7 +168,7 @@ def encode(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> "npt.NDArr
 
 
 @default_arithmetic
-def is_on_grid(carrier: npt.NDArray[np.float32], dtype: "str | DType") -> bool:
+def is_on_grid(carrier: npt.NDArray[np.float32], dtype: str | DType) -> bool:
     """Say whether every value is one of the format's (NaN counts)."""
     fmt = dtypes.dtype(dtype)
     # Eight bits by table: a value without a code decodes to another value, cheaper than rounding it.
@@ -169,7 +185,7 @@ def _require_on_grid(array: Float32Array, fmt: DType, where: str) -> Float32Arra
 
 
 @lru_cache
-def _storage(fmt: DType) -> "np.dtype[Any]":
+def _storage(fmt: DType) -> np.dtype[Any]:
     storage = fmt.storage
     # A format without numpy storage is hifloat8, which its callers take out before.
     assert storage is not None
@@ -311,3 +327,94 @@ def hybrid_twin(x: Fraction, variant: str, source: str = "float32") -> Fraction:
         high = low + unit
     away = behind >= threshold and not (variant == "strict" and behind == threshold == 0)
     return high if away else low
+
+
+HALF: Final = "float16"
+LEAST: Final = 1024  # elements from which a compiled conversion is faster than numpy's, call and all
+
+
+def decoded(values: Elements, dtype: str, threads: Threads = ALONE) -> Floats:
+    """Return the carrier of stored elements.
+
+    Raises   as `decode`
+    """
+    if _is_long(values, dtype) and getattr(values, "dtype", None) == np.float16:
+        return _conversions().widened(values, threads)  # type: ignore[arg-type]
+    return decode(values, dtype)
+
+
+def is_stored(values: NDArray[Any]) -> bool:
+    """Return whether values are binary16 as it is stored, and not carriers."""
+    return values.dtype == np.float16
+
+
+def as_carrier(values: NDArray[Any], threads: Threads = ALONE) -> Floats:
+    """Return the carrier of binary16 as it is stored; a carrier is one already."""
+    return decoded(values, HALF, threads) if is_stored(values) else values
+
+
+def rounded(
+    values: Floats,
+    target: str,
+    overflow: str = "ieee",
+    rounding: str | None = None,
+    threads: Threads = ALONE,
+) -> Floats:
+    """Return carriers on the grid of a format, rounded once.
+
+    Special  the payload of a NaN is not promised
+    Raises   as `round_to`
+    """
+    to_nearest = overflow == "ieee" and rounding in (None, "RINT")
+    if to_nearest and _is_long(values, target) and values.dtype == np.float32:
+        return _conversions().on_half_grid(values, threads)
+    return round_to(values, target, rounding=rounding, overflow=overflow)
+
+
+def cuts_off(values: Floats, target: str) -> bool:
+    """Return whether a conversion that saturates cuts off some value: NaN, Inf, or one that is too large."""
+    fmt = dtype(target)
+    # NaN is not below anything, and goes the long way as well.
+    if not values.size or max(values.max(), -values.min()) <= fmt.max_finite:
+        return False
+    return not np.isfinite(round_to(values, target)).all()
+
+
+def rounded_halves(values: Floats, overflow: str = "ieee", threads: Threads = ALONE) -> NDArray[np.float16]:
+    """Return carriers as stored elements of binary16, rounded once: `stored` of `rounded`, in one pass."""
+    if overflow == "ieee" and _is_long(values, HALF) and values.dtype == np.float32:
+        return _conversions().rounded_halves(values, threads)
+    return stored(rounded(values, HALF, overflow, threads=threads), HALF, threads)  # type: ignore[return-value]
+
+
+def stored(values: Floats, target: str, threads: Threads = ALONE) -> Elements:
+    """Return the stored elements of carriers on the grid of a format.
+
+    Raises   as `encode`, for values that are off the grid
+    """
+    if _is_long(values, target) and values.dtype == np.float32:
+        made = _conversions().narrowed(values, threads)
+        # What is off the grid, or has a payload of a NaN that would be lost, goes the long way.
+        if made is not None:
+            return made
+    return encode(values, target)
+
+
+def _is_long(values: Elements, dtype: str) -> bool:
+    return dtype == HALF and values.size >= LEAST
+
+
+class _Conversions(NamedTuple):
+    """The compiled conversions: binary16 to binary32, back where that is exact, onto its grid, and both."""
+
+    widened: Convert
+    narrowed: Callable[[NDArray[Any], Threads], NDArray[Any] | None]
+    on_half_grid: Convert
+    rounded_halves: Convert
+
+
+@cache
+def _conversions() -> _Conversions:
+    from ascendsim.numerics.compiled import turned
+
+    return _Conversions(turned.widened, turned.narrowed, turned.on_half_grid, turned.rounded_halves)

@@ -1,4 +1,4 @@
-"""Let a fork wait until no other thread imports what computes or compiles machine code.
+"""What holds for a whole process: a fork waits for imports, freed memory is kept, the collector pauses.
 
 A forked child has the one thread that forked. What others were in the middle of stays half done in it, and
 the locks that they had are held for ever: a child that imports the same module or compiles anything would
@@ -6,12 +6,19 @@ wait for them without end. So the fork waits instead, until the work under way i
 module at its first use here, and so this concerns the first calls of a process alone.
 """
 
+from __future__ import annotations
+
+import gc
 import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib import _bootstrap
 from threading import RLock, get_ident
 from typing import Any, Final
+
+import numpy as np
 
 # Taken by whoever makes machine code, and over forks.
 COMPILING: Final = RLock()
@@ -81,3 +88,37 @@ def _compilers() -> list[Any]:
 if hasattr(os, "register_at_fork"):
     _fork = _Fork()
     os.register_at_fork(before=_fork.begin, after_in_parent=_fork.end, after_in_child=_fork.end_in_child)
+
+
+# Below the 32 MiB up to which glibc follows the sizes of freed blocks.
+_BLOCK_BYTES: Final = 24 << 20
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let this process keep up to 48 MiB of freed memory; the second call does nothing.
+
+    At the end of each call glibc would give the system back what its tensors took, and at the next one the
+    system would clear it again, page by page: a sixth of the time of a call of some milliseconds. What glibc
+    keeps follows the largest block that has been freed so far, twice that. So one is taken and freed here,
+    which is never touched and takes no memory. Another C library, or one with other settings, goes on as
+    it did.
+
+    Source   mallopt(3) of Linux: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    """
+    np.empty(_BLOCK_BYTES, np.uint8)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector: a run makes many objects, keeps most, and the search costs 20 %.
+
+    Whole calls are decorated with it: between two kernels of a call there is as little to find.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

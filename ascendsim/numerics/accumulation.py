@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ascendsim.errors import ConfigError
-from ascendsim.numerics.formats.dtypes import FLOAT16, FLOAT32, DType
+from ascendsim.numerics.dtypes import FLOAT16, FLOAT32, DType
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.formats.dtypes import HIFLOAT8, NAN_CODE, DType, fraction_bits, positive_values
-from ascendsim.numerics.formats.format_rounding import (
+from ascendsim.numerics.dtypes import HIFLOAT8, NAN_CODE, DType, fraction_bits, positive_values
+from ascendsim.numerics.format_rounding import (
     MAGNITUDE,
     OVERFLOWS,
     SIGN,

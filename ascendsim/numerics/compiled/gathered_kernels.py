@@ -23,8 +23,7 @@ from ascendsim.numerics.compiled.block_sums import (
     is_normal,
     left_of,
 )
-from ascendsim.numerics.compiled.gathered.factor import Cuts, Elements, Factor, FactorRange, Floats, Places
-from ascendsim.numerics.compiled.gathered.lines import (
+from ascendsim.numerics.compiled.lines import (
     FactorLines,
     ReductionPiece,
     copy_columns,
@@ -36,7 +35,6 @@ from ascendsim.numerics.compiled.gathered.lines import (
     panel_of,
     right_lines,
 )
-from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.packing import (
     MARGIN,
     aligned,
@@ -63,14 +61,18 @@ from ascendsim.numerics.compiled.panels import (
     absolute,
     any_lane,
     as_bits,
+    called,
     differs,
     fma,
+    inlined,
+    kernel,
     out_of_line,
     spread,
     to_single,
     widen,
 )
 from ascendsim.numerics.compiled.workspace import PANEL, KernelModel, Workspace
+from ascendsim.numerics.factor import Cuts, Elements, Factor, FactorRange, Floats, Places
 
 Array = Any
 

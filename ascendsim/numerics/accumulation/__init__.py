@@ -1,1 +1,0 @@
-"""Accumulation models and their exact definitions."""

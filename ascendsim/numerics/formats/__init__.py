@@ -1,1 +1,0 @@
-"""Number formats and the conversions between them."""
