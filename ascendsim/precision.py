@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ascendsim.arguments import refusal
+from ascendsim.errors import refusal
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.studies.arithmetic.formats import format_of, quantise

@@ -24,7 +24,7 @@ NETWORK = """
 from resource import RUSAGE_SELF, getrusage
 from time import process_time
 from ascendsim import ConvProblem, estimate
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 def run():
     for layer in load_workload("resnet50").layers:
         problem = ConvProblem(**layer.problem_options({batch}))

@@ -17,7 +17,7 @@ from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2.account import account_of_lanes
 from ascendsim.timing.l2.phase import lanes_of
 from ascendsim.timing.times import CostBook
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 from benchmarks.timing import best_of
 from tests.helpers import oracles_l2
 

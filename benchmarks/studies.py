@@ -24,7 +24,7 @@ from ascendsim import ConvProblem
 from ascendsim.studies.engine.point import Point
 from ascendsim.studies.engine.run import Engine
 from ascendsim.studies.engine.run import Store
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 
 def points():
     problems = [ConvProblem(**layer.problem_options(32)) for layer in load_workload("resnet50").layers]

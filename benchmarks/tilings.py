@@ -15,7 +15,7 @@ import sys
 from time import process_time
 
 from ascendsim import ConvProblem, Tiling, estimate, legal_tilings, load_profile
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 from benchmarks.whole_calls import STATED_GMACS, numpy_gmacs
 
 TARGET_SECONDS, GOAL_SECONDS, TARGET_COUNT = 15.0, 10.0, 1000
@@ -28,7 +28,7 @@ from time import process_time
 from ascendsim import ConvProblem, load_profile
 from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 profile = load_profile("910B2")
 problems = [ConvProblem(**layer.problem_options(1)) for layer in load_workload("resnet50").layers]
 for _ in range(2):

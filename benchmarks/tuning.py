@@ -15,7 +15,7 @@ from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 
 BATCH, TRIALS, STARTS = 32, 100, ("warm",)
 

@@ -30,7 +30,7 @@ STATED_GMACS = 57.0
 LAYER = ConvProblem(input=(4, 128, 28, 28), weight=(128, 128, 3, 3), padding=1)
 ESTIMATES = """
 from ascendsim import ConvProblem, estimate
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 for layer in load_workload("resnet50").layers:
     problem = ConvProblem(**layer.problem_options(1))
     estimate(problem, product="910B2", output_mask=(True, True, False))
@@ -46,7 +46,7 @@ print(process_time(), getrusage(RUSAGE_SELF).ru_maxrss // 1024)
 MANY = """
 import sys
 from ascendsim import ConvProblem, Item, estimate_many
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 if __name__ == "__main__":
     problems = [ConvProblem(**layer.problem_options(1)) for layer in load_workload("resnet50").layers]
     items = [

@@ -11,13 +11,13 @@ import numpy as np
 
 from ascendsim import load_profile
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.times import occupation
-from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
 
 ROWS, COLUMNS = 1000, 512
 X = GmTensor.of("x", (ROWS, COLUMNS), "float32")

@@ -95,9 +95,9 @@ TESTS = {
     "ops/tiling/plan_files": ("test_plan_files", "test_cli_plans"),
     "ops/tiling/entries": ("test_plan_entries", "test_plan_files"),
     "ops/tiling": ("test_search", "test_plan_errors", "test_matmul_cycles", "test_tiling"),
-    "cube": (*CUBE, "test_dilation", "test_dgrad_taps"),
-    "vector/diagonal": ("test_merged_layouts", "test_group_merge"),
-    "vector": (*VECTOR, "test_vector_kernels", "test_winograd_kernel", "test_operators_sums"),
+    "instructions/cube": (*CUBE, "test_dilation", "test_dgrad_taps"),
+    "instructions/movers": (*CUBE, "test_dilation", "test_dgrad_taps"),
+    "instructions": (*VECTOR, "test_vector_kernels", "test_winograd_kernel", "test_operators_sums"),
     "rules": RULES,
 }
 

@@ -6,8 +6,8 @@ The vendor's own spelling, with statuses for results, is here as well: `aclnnCon
 `aclCreateTensor`, `aclrtMalloc` and all that a program around the operator calls.
 """
 
-from ascendsim.aclnn.c import values
-from ascendsim.aclnn.c.calls import (
+from ascendsim.aclnn import c_values as values
+from ascendsim.aclnn.c_calls import (
     aclCreateBoolArray,
     aclCreateIntArray,
     aclCreateTensor,
@@ -24,8 +24,8 @@ from ascendsim.aclnn.c.calls import (
     aclSetOutputTensorAddr,
     aclSetTensorAddr,
 )
-from ascendsim.aclnn.c.values import *  # noqa: F403  # constants alone
-from ascendsim.aclnn.c.values import (
+from ascendsim.aclnn.c_values import *  # noqa: F403  # constants alone
+from ascendsim.aclnn.c_values import (
     Out,
     aclFinalize,
     aclGetRecentErrMsg,
@@ -41,12 +41,11 @@ from ascendsim.aclnn.c.values import (
     aclrtSetDevice,
     aclrtSynchronizeStream,
 )
-from ascendsim.aclnn.executor import Executor
+from ascendsim.aclnn.handles import AclTensor, Executor
 from ascendsim.aclnn.interface import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
-from ascendsim.aclnn.tensor import AclTensor
 from ascendsim.errors import AclnnError
 from ascendsim.rules import CubeMathType
 

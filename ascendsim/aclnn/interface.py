@@ -7,10 +7,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.aclnn.executor import Executor
-from ascendsim.aclnn.tensor import AclTensor, describe
-from ascendsim.arguments import shown
-from ascendsim.errors import AclnnError, AscendSimError, CapacityError, ConfigError, UnsupportedError
+from ascendsim.aclnn.handles import AclTensor, Executor, describe
+from ascendsim.errors import AclnnError, AscendSimError, CapacityError, ConfigError, UnsupportedError, shown
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import Call

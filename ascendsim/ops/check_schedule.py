@@ -6,8 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError, ProgramError
+from ascendsim.errors import ConfigError, ProgramError, shown, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.ops.lowering.known import lower

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ascendsim.arguments import whole
+from ascendsim.errors import whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.factor import Threads

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, shown, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import AccumulationModel

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ascendsim.arguments import shown
-from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.errors import AscendSimError, ConfigError, shown
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.options.call import CallOptions, Options, Product, require_known
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
-from ascendsim.parallel import in_order, worker_count
+from ascendsim.parallel import in_order, progress, worker_count
 from ascendsim.profile import Profile, load_profile
-from ascendsim.progress import progress
-from ascendsim.timing.fast.phase import get_ready
+from ascendsim.timing.compiled_phase import get_ready
 
 if TYPE_CHECKING:
     from ascendsim.ops.options.asked import Format, Mask

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Unpack
 
-from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
+from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, shown
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import Accumulation, AccumulationModel, IntegerSum, MathSettings

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ascendsim.arguments import items, shown, whole
-from ascendsim.errors import ShapeError, UnsupportedError
+from ascendsim.errors import ShapeError, UnsupportedError, items, shown, whole
 from ascendsim.numerics.factor import ALONE, Threads
 from ascendsim.ops.problems.strips import View
 from ascendsim.rules import TensorDescription

@@ -10,8 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.arguments import shown, whole
-from ascendsim.errors import CapacityError, ConfigError, did_you_mean
+from ascendsim.errors import CapacityError, ConfigError, did_you_mean, shown, whole
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

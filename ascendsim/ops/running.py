@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ascendsim.arguments import whole
+from ascendsim.errors import whole
 from ascendsim.native.process import keep_freed_memory
 from ascendsim.ops.graph_times import GraphTimes
 from ascendsim.ops.lowering.call import FLOATS, vector_overflow

@@ -8,8 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, shown
 from ascendsim.files import parse_toml, read_text
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_floats

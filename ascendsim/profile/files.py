@@ -7,8 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, shown
 from ascendsim.files import LONGEST_CHAIN, parse_toml, read_bytes
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_floats

@@ -43,8 +43,21 @@ from ascendsim.program.instruction import (
     streams_of,
 )
 from ascendsim.program.places import Reserved, Ring, Slot
-from ascendsim.program.steps import HERE, NestCode, Step, flat
-from ascendsim.program.walk import Axis, Number, Span, Spans, Table, TileNumber, mixed, number_of, texts
+from ascendsim.program.walk import (
+    HERE,
+    Axis,
+    NestCode,
+    Number,
+    Span,
+    Spans,
+    Step,
+    Table,
+    TileNumber,
+    flat,
+    mixed,
+    number_of,
+    texts,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

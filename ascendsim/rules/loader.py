@@ -9,8 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, did_you_mean
+from ascendsim.errors import ConfigError, did_you_mean, shown
 from ascendsim.files import LONGEST_CHAIN, parse_toml, read_bytes
 from ascendsim.frozen import FrozenMap
 from ascendsim.rules.model import ConvolutionRules, OneOf, ProductName, RuleSet, TbcRules

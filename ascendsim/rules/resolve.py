@@ -23,10 +23,15 @@ from ascendsim.rules.checked import (
     run,
     stated_limits,
 )
-from ascendsim.rules.empty import EMPTY_CHECKS, FIRST_EMPTY_CHECKS, RELATED_EMPTY_CHECKS
 from ascendsim.rules.loader import known_product, load_rules, rule_product
 from ascendsim.rules.model import DTYPES, REFUSED, Names, RuleSet
-from ascendsim.rules.shapes import INNER_CHECKS, SHAPE_CHECKS
+from ascendsim.rules.shapes import (
+    EMPTY_CHECKS,
+    FIRST_EMPTY_CHECKS,
+    INNER_CHECKS,
+    RELATED_EMPTY_CHECKS,
+    SHAPE_CHECKS,
+)
 from ascendsim.rules.typed import (
     GRADIENTS,
     Call,

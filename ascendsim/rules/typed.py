@@ -12,8 +12,7 @@ from enum import IntEnum
 from operator import index
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ascendsim.arguments import LONGEST, shown
-from ascendsim.errors import AclnnError
+from ascendsim.errors import LONGEST, AclnnError, shown
 
 
 class CubeMathType(IntEnum):

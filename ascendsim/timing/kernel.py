@@ -1,8 +1,8 @@
 """Time a kernel: one door, two engines.
 
 "simpy"     the definition, event by event on SimPy (`simpy_engine.py`); it runs instruction after instruction
-"compiled"  the same rules as compiled loops over integers (`fast/`), which walk loop nests: same cycles,
-            bytes, busy and waiting cycles, and spans where they are asked for
+"compiled"  the same rules as compiled loops over integers (`compiled_engine.py`), which walk loop nests: same
+            cycles, bytes, busy and waiting cycles, and spans where they are asked for
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
-from ascendsim.program.kernel import Kernel
+from ascendsim.program.kernel import Kernel, teams_of
 from ascendsim.timing.l2.account import Start
-from ascendsim.timing.teams import teams_of
 from ascendsim.timing.times import KernelTimes, PhaseAlone, stopped_words
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def time_kernel(
     """
     with collector_paused():
         if _compiled(engine):
-            from ascendsim.timing.fast.phase import timeline
+            from ascendsim.timing.compiled_phase import timeline
 
             return timeline(kernel, profile, folded=folded, l2_start=l2_start)
         return _simpy(kernel, profile, folded, l2_start)
@@ -71,7 +70,7 @@ def measure_kernel(
     """
     with collector_paused():
         if _compiled(engine):
-            from ascendsim.timing.fast.phase import times
+            from ascendsim.timing.compiled_phase import times
 
             return times(
                 kernel, profile, folded=folded, l2_start=l2_start, stop_above=stop_above, alone=alone or {}

@@ -48,11 +48,10 @@ from simpy import Environment, Event
 from simpy.events import NORMAL
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.kernel import Core
+from ascendsim.program.kernel import Core, Team
 from ascendsim.program.places import VECTOR_CORES, core_of
 from ascendsim.timing.l2.phase import HIT, Outcomes
 from ascendsim.timing.links import Sharer, Transfers
-from ascendsim.timing.teams import Team
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline
 from ascendsim.timing.times import PricedProgram
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ascendsim.arguments import refusal
-from ascendsim.errors import ShapeError, UnsupportedError
+from ascendsim.errors import ShapeError, UnsupportedError, refusal
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.problems.convolution import ConvProblem

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ascendsim.arguments import items, refusal, shown, whole
-from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.errors import AscendSimError, ConfigError, items, refusal, shown, whole
 from ascendsim.files import write_npz
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import decode

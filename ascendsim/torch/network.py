@@ -8,8 +8,7 @@ from typing import Any, cast
 import torch
 from torch.func import functional_call
 
-from ascendsim.arguments import items, refusal, whole
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, items, refusal, whole
 from ascendsim.torch.autograd import problem_of
 from ascendsim.torch.dispatch import FORWARD, ConvolutionMode
 from ascendsim.workloads import Layer, Workload, merged

@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from ascendsim.arguments import shown, whole
-from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
+from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, shown, whole
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import cuts_off, decode, encode, round_to

@@ -7,10 +7,10 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from ascendsim.cube.loads import Submatrix, TapRows
-from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.errors import DataError, ShapeError, UnsupportedError
+from ascendsim.instructions.cube import Mmad, Submatrix, TapRows
+from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill, vector_cost
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.instruction import Command, Cost, Instruction, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
@@ -19,7 +19,6 @@ from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.compare import CaseEstimate
 from ascendsim.validate.schema import MeasuredRow, refuse_beyond_memory
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill, vector_cost
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile

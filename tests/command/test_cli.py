@@ -14,8 +14,8 @@ import pytest
 from ascendsim import ConvProblem
 from ascendsim.cli import main
 from ascendsim.cli.run import WARM_NOTE, _work
+from ascendsim.parallel import busy, progress
 from ascendsim.profile import list_products, load_profile
-from ascendsim.progress import busy, progress
 
 SMALL = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1")
 CYCLES = (*SMALL, "--cycles-only")
@@ -392,7 +392,7 @@ def test_the_work_of_a_run_is_that_of_its_gradients(mask, work):
 def test_a_long_wait_is_told_in_a_pipe_line_by_line(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr("ascendsim.progress.QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("ascendsim.parallel.QUIET_SECONDS", 0.01)
 
     def waits_for(words):
         end = time.monotonic() + 20

@@ -394,7 +394,7 @@ ROOMS = ARCHITECTURE_PAGE.split("## The rooms")[1]
 INSTRUCTIONS = ARCHITECTURE_ROOT.parent / "reports" / "instructions.md"
 ARCHITECTURE_HEAD = """# All instructions
 
-Written by `pytest tests/documents/test_page_sources.py --update` from docstrings of `cube/` and `vector/`.
+Written by `pytest tests/documents/test_page_sources.py --update` from docstrings of `instructions/`.
 [architecture.md](../docs/architecture.md#an-instruction-and-a-nest-from-nothing) writes a new one.
 """
 
@@ -428,15 +428,14 @@ def test_what_a_call_goes_through_is_where_the_page_says():
 
 
 def instruction_classes():
-    """Every public class of cube/ and vector/ that has a meaning and a cost."""
+    """Every public class of `instructions` that has a meaning and a cost."""
     found = {}
-    for room in ("cube", "vector"):
-        for path in sorted((ARCHITECTURE_ROOT / room).glob("*.py")):
-            module = import_module(f"ascendsim.{room}.{path.stem}")
-            for name, kind in inspect.getmembers(module, inspect.isclass):
-                own = kind.__module__ == module.__name__ and not name.startswith("_")
-                if own and hasattr(kind, "execute") and hasattr(kind, "cost"):
-                    found[name] = kind
+    for path in sorted((ARCHITECTURE_ROOT / "instructions").glob("*.py")):
+        module = import_module(f"ascendsim.instructions.{path.stem}")
+        for name, kind in inspect.getmembers(module, inspect.isclass):
+            own = kind.__module__ == module.__name__ and not name.startswith("_")
+            if own and hasattr(kind, "execute") and hasattr(kind, "cost"):
+                found[name] = kind
     return found
 
 

@@ -18,9 +18,8 @@ from ascendsim.profile.schema import ABOUT_TABLES, TREE, Each, Kind, Maybe
 from ascendsim.program.nest import Nest
 from ascendsim.rules import load_rules, rule_set_names
 from ascendsim.rules.arguments import ARGUMENT_CHECKS
-from ascendsim.rules.empty import EMPTY_CHECKS, RELATED_EMPTY_CHECKS
 from ascendsim.rules.resolve import TBC_CHECKS, with_cube
-from ascendsim.rules.shapes import INNER_CHECKS, SHAPE_CHECKS
+from ascendsim.rules.shapes import EMPTY_CHECKS, INNER_CHECKS, RELATED_EMPTY_CHECKS, SHAPE_CHECKS
 from tests.helpers.calls import answer, conv
 
 # --- Do the documents say what the code says? ----------------------------------------------------------

@@ -10,9 +10,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ascendsim import Tiling
-from ascendsim.cube.movers import Fixpipe
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.movers import Fixpipe
+from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.casts import round_to
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
@@ -36,7 +37,6 @@ from ascendsim.program.program import NestProgram, ProgramBuilder
 from ascendsim.program.walk import Axis, alike
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals as arrival_order
-from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
 from tests.helpers.slow_tilings import plans_of
 from tests.helpers.toy_machines import toy_split, toy_unified
 

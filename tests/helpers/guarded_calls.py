@@ -16,8 +16,9 @@ import numpy as np
 import ascendsim
 from ascendsim import ConvProblem, Item, MatmulProblem, aclnn, precision
 from ascendsim.functional import run_kernel
+from ascendsim.instructions import winograd
 from ascendsim.numerics import accumulation_twins as twins
-from ascendsim.numerics import casts, dtypes, format_rounding, hifloat8, winograd
+from ascendsim.numerics import casts, dtypes, format_rounding, hifloat8
 from ascendsim.numerics import casts as cast_twins
 from ascendsim.numerics import casts as quick_casts
 from ascendsim.numerics import dtypes as ulp
@@ -34,8 +35,8 @@ from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.operators import operator_plan
 from ascendsim.ops.tiling.vendor.product import product_tiling
-from ascendsim.timing.critical_path import critical_path, cycles_by_cause
 from ascendsim.timing.kernel import measure_kernel
+from ascendsim.timing.timeline import critical_path, cycles_by_cause
 from ascendsim.timing.times import occupation
 from tests.helpers import toy_machines
 
@@ -436,9 +437,9 @@ AS_IN_C, AS_IN_C_TBC = each(as_in_c), each(as_in_c_tbc)
 TWO_PHASES, TWO_PHASES_TBC = each(two_phases), each(two_phases_tbc)
 # What has to be changed by some mode, were there no guard: everything that takes tensors, or reads numbers.
 CALLS = {
-    **{f"aclnn.c.calls.aclnnConvTbcBackward{phase}": AS_IN_C_TBC for phase in ("", "GetWorkspaceSize")},
-    **{f"aclnn.c.calls.aclnnConvolutionBackward{phase}": AS_IN_C for phase in ("", "GetWorkspaceSize")},
-    "aclnn.executor.Executor": TWO_PHASES,
+    **{f"aclnn.c_calls.aclnnConvTbcBackward{phase}": AS_IN_C_TBC for phase in ("", "GetWorkspaceSize")},
+    **{f"aclnn.c_calls.aclnnConvolutionBackward{phase}": AS_IN_C for phase in ("", "GetWorkspaceSize")},
+    "aclnn.handles.Executor": TWO_PHASES,
     "aclnn.interface.conv_tbc_backward_get_workspace_size": TWO_PHASES_TBC,
     "aclnn.interface.convolution_backward_get_workspace_size": TWO_PHASES,
     "cli.main": [partial(commanded, *RUN, *more) for more in ([], ["--cycles-only", "--dtype", "float32"])],
@@ -480,7 +481,7 @@ CALLS = {
         for name in ("as_carrier", "cuts_off", "decoded", "rounded", "rounded_halves", "stored")
     },
     **{
-        f"numerics.winograd.{name}": [in_lines]
+        f"instructions.winograd.{name}": [in_lines]
         for name in ("big_line", "in_plane", "small_line", "taps_line")
     },
     "ops.check_schedule.check_schedule": [checked],
@@ -537,8 +538,8 @@ CALLS = {
     "studies.identify.folder.rank_by_public_figures": [
         lambda: precision.rank_by_public_figures(["block:4:RNE", "seq:RNE"])
     ],
-    "timing.critical_path.critical_path": [timed_kernel],
-    "timing.critical_path.cycles_by_cause": [timed_kernel],
+    "timing.timeline.critical_path": [timed_kernel],
+    "timing.timeline.cycles_by_cause": [timed_kernel],
     "timing.kernel.measure_kernel": [timed_kernel],
     "timing.times.occupation": [timed_kernel],
 }

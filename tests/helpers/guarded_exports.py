@@ -429,8 +429,8 @@ NOT_CALLED = {
             StoppedError UnsupportedError WorkerError
     """,
     "a record, whose numbers are those of guarded functions, or whole numbers alone": """
-        aclnn.c.values: Out aclDataType aclFormat aclSysParamOpt
-        aclnn.tensor: AclTensor
+        aclnn.c_values: Out aclDataType aclFormat aclSysParamOpt
+        aclnn.handles: AclTensor
         numerics.accumulation: IntegerSum AccumulationModel products_of rounds_once MathSettings
         numerics.dtypes: Control OverflowRules DType Integer dtype find name_of fraction_bits
         numerics.format_rounding: require_choice require_float32 CodeTable
@@ -457,7 +457,7 @@ NOT_CALLED = {
         program.nest: Nest
         program.places: Slot Gm GmTensor
         program.program: NestProgram ProgramBuilder
-        vector.instructions: vector_cost
+        instructions.vector: vector_cost
         profile.files: ShippedProduct
         profile.records: Generation Figure
         program.kernel: Core CoreWork Kernel Phase
@@ -490,14 +490,14 @@ NOT_CALLED = {
         validate.coverage: Coverage comparison_line known_coverage MeasuredRanking
         validate.run: Ranking Validation
         validate.schema: Unusable MeasuredRow
-        workloads.loader: load_workload workload_names
-        workloads.records: Layer Workload merged toml_text
+        workloads: load_workload workload_names
+        workloads: Layer Workload merged toml_text
     """,
     "moves bytes as they are, or looks at names": """
-        aclnn.c.calls: aclDestroyAclOpExecutor aclSetAclOpExecutorRepeatable aclSetInputTensorAddr
+        aclnn.c_calls: aclDestroyAclOpExecutor aclSetAclOpExecutorRepeatable aclSetInputTensorAddr
             aclSetOutputTensorAddr aclSetTensorAddr aclCreateBoolArray aclCreateIntArray aclCreateTensor
             aclDestroyIntArray aclDestroyTensor
-        aclnn.c.values: aclFinalize aclGetRecentErrMsg aclInit aclrtCreateStream aclrtCtxGetSysParamOpt
+        aclnn.c_values: aclFinalize aclGetRecentErrMsg aclInit aclrtCreateStream aclrtCtxGetSysParamOpt
             aclrtCtxSetSysParamOpt aclrtDestroyStream aclrtFree aclrtMalloc aclrtMemcpy aclrtResetDevice
             aclrtSetDevice aclrtSynchronizeStream
         profile.changes: contradiction
@@ -508,7 +508,7 @@ NOT_CALLED = {
     """,
     "an instruction, or compiled code, which runs under the guard of what runs it": """
         native.function: Native
-        vector.instructions: Add CopyGmToUb CopyUbToGm
+        instructions.vector: Add CopyGmToUb CopyUbToGm
     """,
     "a step of a twin, code_table, error_metrics or reference_gradients, shown nowhere": """
         numerics.accumulation_twins: add_block align block_add exact_sum exponent low_half output

@@ -7,13 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe
 from ascendsim.functional import run_kernel
-from ascendsim.numerics.dtypes import ELEMENTS, find
-from ascendsim.program.places import CoreMemory, Gm
-from ascendsim.program.program import Program
-from ascendsim.timing.l2.phase import HIT
-from ascendsim.vector.instructions import (
+from ascendsim.instructions.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe
+from ascendsim.instructions.relayout import CopyUbToL1
+from ascendsim.instructions.vector import (
     Add,
     AddLanes,
     AddRows,
@@ -24,7 +21,10 @@ from ascendsim.vector.instructions import (
     SumLanes,
     SumPixels,
 )
-from ascendsim.vector.relayout import CopyUbToL1
+from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.program.places import CoreMemory, Gm
+from ascendsim.program.program import Program
+from ascendsim.timing.l2.phase import HIT
 from tests.helpers.conv_cases import kernels_with_inputs
 
 # -------------------------------------------------------------------------------------------------------

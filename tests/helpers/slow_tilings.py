@@ -6,9 +6,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ascendsim import ConvProblem
-from ascendsim.cube.loads import Im2col, TapRows, Transposed, round_up
-from ascendsim.cube.mmad import Mmad, spacing_needed
-from ascendsim.cube.movers import LoadL0A, LoadL0B
+from ascendsim.instructions.cube import Im2col, Mmad, TapRows, Transposed, round_up, spacing_needed
+from ascendsim.instructions.movers import LoadL0A, LoadL0B
 from ascendsim.ops.plan import Tiling, even_parts
 from ascendsim.ops.problems.sliding import Taps, first_box
 from ascendsim.ops.tiling.choose import choose

@@ -19,7 +19,7 @@ ROOT = Path(ascendsim.__file__).parent
 # What each room may import of ours, type-only imports included. A room is a folder or a file at the top; in
 # `ops` one storey lower. A room that is not listed fails, so that its place is a decision.
 MACHINE = {"errors", "numerics", "profile", "program"}
-LOOPS = MACHINE | {"cube", "vector", "arguments", "frozen", "ops/plan", "ops/problems"}
+LOOPS = MACHINE | {"instructions", "frozen", "ops/plan", "ops/problems"}
 CALL = LOOPS | {
     "native",
     "ops/lowering",
@@ -43,26 +43,23 @@ MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
     "frozen": set(),
-    "progress": set(),
-    "parallel": {"arguments", "errors"},
-    "arguments": {"errors"},
+    "parallel": {"errors"},
     "native": {"errors", "frozen"},
     "numerics": {"errors", "native"},
-    "profile": {"arguments", "errors", "files", "frozen", "native"},
-    "rules": {"arguments", "errors", "files", "frozen", "profile"},
+    "profile": {"errors", "files", "frozen", "native"},
+    "rules": {"errors", "files", "frozen", "profile"},
     "workloads": {"errors", "files"},
     "program": {"errors", "frozen", "native", "numerics", "profile"},
-    "cube": MACHINE,
-    "vector": MACHINE,
+    "instructions": MACHINE | {"native"},
     "functional": MACHINE | {"native"},
     "timing": {"errors", "frozen", "native", "profile", "program"},
     "ops": set(),
-    "ops/plan": {"arguments", "errors", "profile"},
-    "ops/problems": MACHINE | {"arguments", "cube", "frozen"},
+    "ops/plan": {"errors", "profile"},
+    "ops/problems": MACHINE | {"frozen", "instructions"},
     "ops/schedules": LOOPS,
     "ops/tiling": LOOPS | {"files", "native", "ops/schedules", "timing"},
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
-    "ops/operands": {"arguments", "errors", "numerics", "rules", "ops/problems"},
+    "ops/operands": {"errors", "numerics", "rules", "ops/problems"},
     "ops/results": {"errors", "native", "ops/plan", "program", "timing"},
     "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/operands", "ops/tiling"},
     "ops/graph_times": {
@@ -84,20 +81,18 @@ MAY_IMPORT = {
     "ops/sequences": CALL | {"ops/graph_times"},
     "ops/check_schedule": CALL | {"ops/reference", "ops/schedules", "timing"},
     "ops/many": {
-        "arguments",
         "errors",
         "frozen",
         "parallel",
         "profile",
-        "progress",
         "timing",
         "ops/convolution_backward",
     }
     | {"ops/options", "ops/problems", "ops/results"},
     "ops/conv_tbc_backward": CALL,
     "ops/matmul": CALL | {"ops/schedules"},
-    "precision": {"arguments", "native", "numerics", "studies"},
-    "studies": {"arguments", "errors", "native", "numerics", "parallel", "profile", "rules", "timing"}
+    "precision": {"errors", "native", "numerics", "studies"},
+    "studies": {"errors", "native", "numerics", "parallel", "profile", "rules", "timing"}
     | {"ops/convolution_backward", "ops/sequences", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
     | {"files", "frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"},
     "validate": LOOPS
@@ -112,7 +107,6 @@ MAY_IMPORT = {
         "ops/tiling",
     },
     "torch": {
-        "arguments",
         "errors",
         "files",
         "frozen",
@@ -134,7 +128,6 @@ MAY_IMPORT = {
         "ops/schedules",
         "ops/tiling",
         "parallel",
-        "progress",
         "studies",
         "validate",
     },
@@ -147,7 +140,7 @@ HOMES = {
     "numba": {"native", "numerics"},
     "llvmlite": {"native", "numerics"},
     "matplotlib": {"report"},
-    "rich": {"report", "progress"},
+    "rich": {"parallel", "report"},
     "torch": {"torch"},
     "onnx": {"workloads"},
     "sqlite3": {"studies"},
@@ -260,7 +253,6 @@ RECORDS = {
     "studies/table.py",
     "studies/tuning/records.py",
     "studies/verdicts.py",
-    "timing/critical_path.py",
     "timing/timeline.py",
     "timing/times.py",
 }
@@ -425,7 +417,6 @@ NUMERICS = {
     "factor": {"accumulation"},
     "compiled": {"accumulation", "factor"},
     "casts": {"dtypes", "format_rounding", "hifloat8", "factor", "compiled"},
-    "winograd": set(),
     "metric_chunks": {"dtypes", "format_rounding", "hifloat8", "casts"},
     "metrics": {"dtypes", "format_rounding", "hifloat8", "casts", "metric_chunks"},
 }

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import ascendsim
-from ascendsim.cube.loads import Submatrix, TapRows
-from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.cube import Mmad, Submatrix, TapRows
+from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.profile import load_profile
 from ascendsim.profile.memory import Vector
 from ascendsim.program.instruction import PIPES, Traffic, instructions
@@ -26,7 +26,6 @@ from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.l2.phase import L2Outcome
 from ascendsim.timing.links import Spreading
 from ascendsim.validate.primitives import PathMove, VectorRepeats, alone_cycles, slot, stream_cycles
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.toy_machines import toy_split
 
@@ -450,15 +449,14 @@ def test_the_vector_unit_reaches_a_repeat_a_cycle_for_each_kind(product):
 
 
 def classes():
-    """Every public class of cube/ and vector/ that has a meaning and a cost."""
+    """Every public class of `instructions` that has a meaning and a cost."""
     found = {}
-    for path in sorted(Path(ascendsim.__file__).parent.glob("[cv]*/*.py")):
-        if path.parent.name in ("cube", "vector"):
-            module = import_module(f"ascendsim.{path.parent.name}.{path.stem}")
-            for name, kind in inspect.getmembers(module, inspect.isclass):
-                own = kind.__module__ == module.__name__ and not name.startswith("_")
-                if own and hasattr(kind, "execute") and hasattr(kind, "cost"):
-                    found[name] = kind
+    for path in sorted(Path(ascendsim.__file__).parent.glob("instructions/*.py")):
+        module = import_module(f"ascendsim.instructions.{path.stem}")
+        for name, kind in inspect.getmembers(module, inspect.isclass):
+            own = kind.__module__ == module.__name__ and not name.startswith("_")
+            if own and hasattr(kind, "execute") and hasattr(kind, "cost"):
+                found[name] = kind
     return found
 
 

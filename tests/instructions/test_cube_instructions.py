@@ -11,9 +11,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ascendsim.cube.loads import Im2col, Submatrix, TapRows, Transposed, Window, row_spans
-from ascendsim.cube.mmad import Mmad, PipeBarrier
-from ascendsim.cube.movers import (
+from ascendsim.errors import ProgramError
+from ascendsim.instructions.cube import (
+    Im2col,
+    Mmad,
+    PipeBarrier,
+    Submatrix,
+    TapRows,
+    Transposed,
+    Window,
+    row_spans,
+)
+from ascendsim.instructions.movers import (
     CopyGmToL1,
     CopyL0cToUb,
     FillL1,
@@ -24,7 +33,6 @@ from ascendsim.cube.movers import (
     ReadOut,
     StallCube,
 )
-from ascendsim.errors import ProgramError
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot

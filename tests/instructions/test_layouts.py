@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ascendsim.cube.loads import Im2col
-from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A
+from ascendsim.instructions.cube import Im2col
+from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.layouts import (
     groups_of,

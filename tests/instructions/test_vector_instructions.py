@@ -5,11 +5,8 @@ import pytest
 
 from ascendsim import load_profile
 from ascendsim.errors import UnsupportedError
-from ascendsim.numerics.accumulation import MathSettings
-from ascendsim.numerics.winograd import big_line, in_plane, small_line, taps_line
-from ascendsim.program.instruction import Cost, Traffic
-from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.vector.instructions import (
+from ascendsim.instructions.relayout import Rearrange
+from ascendsim.instructions.vector import (
     Add,
     AddLanes,
     AddRows,
@@ -21,8 +18,20 @@ from ascendsim.vector.instructions import (
     SumPixels,
     vector_cost,
 )
-from ascendsim.vector.relayout import Rearrange
-from ascendsim.vector.winograd import BIG_STEPS, SMALL_STEPS, TAPS_STEPS, ToPoints, ToTaps
+from ascendsim.instructions.winograd import (
+    BIG_STEPS,
+    SMALL_STEPS,
+    TAPS_STEPS,
+    ToPoints,
+    ToTaps,
+    big_line,
+    in_plane,
+    small_line,
+    taps_line,
+)
+from ascendsim.numerics.accumulation import MathSettings
+from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.places import Gm, GmTensor, Slot
 from tests.helpers.toy_machines import MATH, counted, memory, put, toy_split
 
 # --- Does each instruction of the vector core mean and cost what it says? ------------------------------

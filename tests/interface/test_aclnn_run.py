@@ -14,8 +14,7 @@ from ascendsim.aclnn import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
-from ascendsim.aclnn.executor import overlaps_itself
-from ascendsim.aclnn.tensor import write
+from ascendsim.aclnn.handles import overlaps_itself, write
 from ascendsim.errors import CapacityError
 from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.ops.options.call import CallOptions

@@ -18,7 +18,7 @@ from ascendsim.native import Native
 from ascendsim.native.cache import cache_file, read, remove_unused, write
 from ascendsim.native.object_code import ObjectCode
 from ascendsim.ops import graph_times as known_times
-from ascendsim.timing.fast import phase as engine
+from ascendsim.timing import compiled_phase as engine
 from ascendsim.timing.l2 import phase as l2
 from tests.helpers import native_functions as plain
 

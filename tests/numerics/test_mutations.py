@@ -285,7 +285,7 @@ def test_a_changed_line_makes_a_test_fail_accumulation(row: Mutation, tmp_path, 
 
 DRAWN_EVERY = places.every_mutant()
 # The parts for which `mutant_tests.py` names tests.
-JUDGED = DRAWN_EVERY + places.every_mutant(["ops/lowering", "ops/tiling", "cube", "vector", "rules"])
+JUDGED = DRAWN_EVERY + places.every_mutant(["ops/lowering", "ops/tiling", "instructions", "rules"])
 
 
 def test_a_seed_draws_the_same_mutants_again_and_another_one_others():

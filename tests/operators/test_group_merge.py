@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ascendsim import convolution_backward, estimate, legal_tilings
-from ascendsim.cube.mmad import Mmad
 from ascendsim.errors import ProgramError
+from ascendsim.instructions.cube import Mmad
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan

@@ -9,8 +9,8 @@ import pytest
 
 from ascendsim import MatmulProblem, MatmulTiling, Tiling, estimate_matmul
 from ascendsim import matmul as matmul_of
-from ascendsim.cube.loads import Submatrix
 from ascendsim.errors import AscendSimError, CapacityError, ConfigError, ShapeError, UnsupportedError
+from ascendsim.instructions.cube import Submatrix
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.accumulation_twins import accumulate_twin
 from ascendsim.numerics.casts import decode, encode, hf32, round_to

@@ -9,6 +9,7 @@ from ascendsim import ConvProblem, Plan, Tiling, convolution_backward, estimate,
 from ascendsim.aclnn import AclTensor, convolution_backward_get_workspace_size
 from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.vector import AddLanes, AddRows, CopyGmToUb, SumPixels
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels
@@ -19,7 +20,6 @@ from ascendsim.ops.schedules.vector.elementwise import ordered_sum, tree_sum
 from ascendsim.program.kernel import Kernel, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
-from ascendsim.vector.instructions import AddLanes, AddRows, CopyGmToUb, SumPixels
 from tests.helpers.calls import ApiCall, as_carrier, check_against_reference, names
 from tests.helpers.conv_cases import assert_same_bits
 from tests.helpers.oracles_timing import strict

@@ -28,8 +28,7 @@ from ascendsim import (
     write_plans,
 )
 from ascendsim.aclnn import Out, aclrtCtxGetSysParamOpt, aclrtCtxSetSysParamOpt, aclrtMemcpy
-from ascendsim.arguments import shown, truth, whole
-from ascendsim.errors import AscendSimError, ConfigError, ShapeError, UnsupportedError
+from ascendsim.errors import AscendSimError, ConfigError, ShapeError, UnsupportedError, shown, truth, whole
 from ascendsim.ops.options.call import CallOptions, Options, ProductOptions, options_of, reckoned_instructions
 from ascendsim.ops.problems.convolution import as_multiplied, full_name, stored_name
 from ascendsim.precision import (

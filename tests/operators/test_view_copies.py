@@ -7,6 +7,8 @@ from ascendsim import ConvProblem, conv_tbc_backward, convolution_backward, esti
 from ascendsim.aclnn import AclTensor
 from ascendsim.errors import AclnnError, CapacityError, ConfigError, ShapeError
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.relayout import Rearrange
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels
@@ -14,8 +16,6 @@ from ascendsim.ops.problems.strips import View
 from ascendsim.ops.schedules.vector.dilation import gather, scatter
 from ascendsim.program.places import GmTensor, Slot
 from ascendsim.timing.kernel import time_kernel
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
-from ascendsim.vector.relayout import Rearrange
 from tests.helpers.calls import OUTPUTS, arguments_of, conv, first_phase, names
 from tests.helpers.toy_machines import toy_split, toy_unified
 

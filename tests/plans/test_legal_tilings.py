@@ -31,7 +31,7 @@ from ascendsim.studies.tuning.search import (
     tune,
 )
 from ascendsim.studies.tuning.tune import Tuner
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 from tests.helpers.conv_cases import SPLIT, UNIFIED, blocks_of, segments_of
 from tests.helpers.toy_machines import toy_split
 

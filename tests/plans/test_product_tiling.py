@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import CapacityError, UnsupportedError
+from ascendsim.instructions.movers import CopyGmToL1
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ascendsim import estimate
-from ascendsim.cube.loads import TapRows, Transposed
-from ascendsim.cube.movers import LoadL0A, LoadL0B
 from ascendsim.errors import CapacityError, StoppedError
+from ascendsim.instructions.cube import TapRows, Transposed
+from ascendsim.instructions.movers import LoadL0A, LoadL0B
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, MatmulProblem, WgradGemm
@@ -27,7 +27,7 @@ from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.ops.tiling.timed import BEST_FEW, MOST_MMADS_OF_FEW, fastest_of_few
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import PROVENANCE
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 from tests.helpers import slow_tilings
 from tests.helpers.conv_cases import SPLIT, problems, profile_of
 from tests.helpers.slow_tilings import chosen_plan

@@ -7,6 +7,7 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.vector import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
@@ -14,7 +15,6 @@ from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_
 from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals
-from ascendsim.vector.instructions import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 from tests.helpers.oracles_timing import check_gm, strict
 from tests.helpers.toy_machines import toy_split
 

@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from ascendsim.cube.loads import Submatrix
-from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.errors import CapacityError, ProgramError
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.cube import Mmad, Submatrix
+from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.vector import Cast, CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
@@ -18,10 +18,8 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import NestProgram, ProgramBuilder
 from ascendsim.timing import kernel as door
-from ascendsim.timing.critical_path import critical_path
-from ascendsim.timing.timeline import arrivals
+from ascendsim.timing.timeline import arrivals, critical_path
 from ascendsim.timing.times import occupation
-from ascendsim.vector.instructions import Cast, CopyGmToUb, CopyUbToGm
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import plain
 from tests.helpers.oracles_timing import spans_of

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ProgramError
+from ascendsim.instructions.vector import Add, CopyGmToUb
 from ascendsim.program import walk as w
 from ascendsim.program.instruction import SlotToSlot
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import NestProgram, walk_memory
 from ascendsim.program.walk import Axis
-from ascendsim.timing.fast.compiled import state as f
-from ascendsim.timing.fast.compiled.held import BACK, note_needs
-from ascendsim.timing.fast.phase import laid_out
+from ascendsim.timing import compiled_flows as f
+from ascendsim.timing.compiled_held import BACK, note_needs
+from ascendsim.timing.compiled_phase import laid_out
 from ascendsim.timing.kernel import measure_kernel
-from ascendsim.vector.instructions import Add, CopyGmToUb
 from tests.helpers.conv_cases import OUT, ROWS, TOY, both_of, copy, nest_kernel, plain, row_of
 
 # --- Does a loop nest say what plain loops say? Held to loops that append every instruction. -----------

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 
 from ascendsim import ConvProblem, Tiling, load_profile
-from ascendsim.cube.loads import Im2col, TapRows, round_up
-from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
-from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe, LoadL0A, LoadL0B, StallCube
 from ascendsim.errors import AscendSimError, ProgramError
+from ascendsim.instructions.cube import Im2col, Mmad, PipeBarrier, TapRows, round_up, spacing_needed
+from ascendsim.instructions.movers import (
+    CopyGmToL1,
+    CopyL0cToUb,
+    FillL1,
+    Fixpipe,
+    LoadL0A,
+    LoadL0B,
+    StallCube,
+)
+from ascendsim.instructions.relayout import CopyUbToL1, SpreadPixels
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.factor import Threads
 from ascendsim.ops.gradients.layouts import packed_kernels
 from ascendsim.ops.lowering.layouts import pack_weight
@@ -24,8 +33,6 @@ from ascendsim.program import walk
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import ProgramBuilder
 from ascendsim.program.walk import Axis
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.vector.relayout import CopyUbToL1, SpreadPixels
 from tests.helpers.conv_cases import SPLIT, UNIFIED, Tiles, blocks_of, plain
 
 # --- Do the nests of grad_input give what their loops say, written out in plain Python task by task? ---

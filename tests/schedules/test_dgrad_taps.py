@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from ascendsim import estimate
-from ascendsim.cube.loads import Im2col, TapRows, Window
-from ascendsim.cube.mmad import Mmad
 from ascendsim.errors import ConfigError
+from ascendsim.instructions.cube import Im2col, Mmad, TapRows, Window
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascendsim import ConvProblem, convolution_backward, estimate
-from ascendsim.cube.loads import Window
-from ascendsim.cube.movers import CopyGmToL1, FillL1, Placement
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.cube import Window
+from ascendsim.instructions.movers import CopyGmToL1, FillL1, Placement
+from ascendsim.instructions.relayout import CopyUbToL1, FractalsToL1, SpreadPixels
+from ascendsim.instructions.vector import CopyGmToUb, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.problems.folded import Dilated, kernel_problem
 from ascendsim.ops.problems.sliding import ImageTile
@@ -23,8 +25,6 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
 from ascendsim.program.program import NestProgram
 from ascendsim.timing.kernel import measure_kernel
-from ascendsim.vector.instructions import CopyGmToUb, Fill
-from ascendsim.vector.relayout import CopyUbToL1, FractalsToL1, SpreadPixels
 from tests.helpers.conv_cases import MODES, Case, assert_same_bits, check_bits
 from tests.helpers.oracles_timing import check_gm, strict
 from tests.helpers.slow_tilings import chosen_plan

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ascendsim import estimate
 from ascendsim.errors import CapacityError
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.relayout import OffDiagonal, OntoDiagonal
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.numerics.dtypes import dtype as find_dtype
 from ascendsim.ops.lowering.layouts import (
@@ -32,7 +33,6 @@ from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.vector.regroup import regroup
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import GmTensor
-from ascendsim.vector.relayout import OffDiagonal, OntoDiagonal
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.oracles_timing import check_gm, strict
 from tests.helpers.toy_machines import toy_split

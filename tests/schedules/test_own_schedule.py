@@ -22,8 +22,8 @@ from ascendsim import (
     estimate_matmul,
     load_profile,
 )
-from ascendsim.cube.movers import CopyGmToL1
 from ascendsim.errors import AclnnError, CapacityError, ConfigError, ProgramError
+from ascendsim.instructions.movers import CopyGmToL1
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import shares
 from ascendsim.ops.reference.call import reference_gradients

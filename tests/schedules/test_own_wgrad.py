@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from ascendsim.cube.movers import FillL1
 from ascendsim.errors import ConfigError
+from ascendsim.instructions.movers import FillL1
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ascendsim import Tiling, estimate
-from ascendsim.cube.mmad import spacing_needed
 from ascendsim.errors import ProgramError, ShapeError
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.cube import spacing_needed
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile

@@ -17,6 +17,7 @@ import pytest
 
 from ascendsim.errors import ShapeError
 from ascendsim.functional import run_kernel
+from ascendsim.instructions.relayout import Turn, TurnTile
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.layouts import (
     activation_in,
@@ -35,7 +36,6 @@ from ascendsim.ops.schedules.vector.boxes import transdata
 from ascendsim.profile import load_profile
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import CoreMemory, GmTensor, Slot
-from ascendsim.vector.relayout import Turn, TurnTile
 from tests.helpers.oracles_timing import check_gm, strict
 from tests.helpers.toy_machines import toy_split, toy_unified
 

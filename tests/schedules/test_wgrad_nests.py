@@ -11,17 +11,32 @@ from math import ceil
 import pytest
 
 from ascendsim import ConvProblem, Tiling, load_profile
-from ascendsim.cube.loads import Im2col, Transposed, Window, round_up
-from ascendsim.cube.mmad import Mmad, PipeBarrier, spacing_needed
-from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe, LoadL0A, LoadL0B, StallCube
 from ascendsim.errors import AscendSimError
+from ascendsim.instructions.cube import (
+    Im2col,
+    Mmad,
+    PipeBarrier,
+    Transposed,
+    Window,
+    round_up,
+    spacing_needed,
+)
+from ascendsim.instructions.movers import (
+    CopyGmToL1,
+    CopyL0cToUb,
+    FillL1,
+    Fixpipe,
+    LoadL0A,
+    LoadL0B,
+    StallCube,
+)
+from ascendsim.instructions.vector import CopyUbToGm
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.schedules.blocks import tile_rings
 from ascendsim.program import walk
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import ProgramBuilder
-from ascendsim.vector.instructions import CopyUbToGm
 from tests.helpers.conv_cases import SPLIT, UNIFIED, Tiles, blocks_of, segments_of
 
 

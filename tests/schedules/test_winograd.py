@@ -10,8 +10,8 @@ import pytest
 from ascendsim import estimate, load_profile
 from ascendsim.aclnn.interface import asked_by_operator
 from ascendsim.errors import ConfigError
+from ascendsim.instructions.winograd import big_line, in_plane, small_line, taps_line
 from ascendsim.numerics.accumulation import AccumulationModel
-from ascendsim.numerics.winograd import big_line, in_plane, small_line, taps_line
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import Clusters
@@ -21,7 +21,7 @@ from ascendsim.ops.schedules.base import WgradOrder, WinogradBlock
 from ascendsim.ops.tiling.vendor.arch35.wgrad import takes_winograd
 from ascendsim.ops.tiling.vendor.layer import LayerSizes, Layouts
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer
-from ascendsim.workloads.loader import load_workload, workload_names
+from ascendsim.workloads import load_workload, workload_names
 from tests.helpers.conv_cases import PROBLEMS, assert_same_bits, call_of, order_of, tensors_of
 from tests.helpers.outside_records import layer_of, machine_of, records
 from tests.helpers.slow_tilings import chosen_plan, operators_plan

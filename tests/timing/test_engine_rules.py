@@ -19,9 +19,9 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program, ProgramBuilder
+from ascendsim.timing import compiled_flows as f
+from ascendsim.timing import compiled_phase as phase
 from ascendsim.timing import kernel as door
-from ascendsim.timing.fast import phase
-from ascendsim.timing.fast.compiled import state as f
 from ascendsim.timing.timeline import times_of
 from tests.helpers.both_engines import MATMULS, assert_same_spans, matmul_kernels, random_call
 from tests.helpers.conv_cases import TOY, both_of, nest_kernel

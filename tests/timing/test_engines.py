@@ -16,8 +16,8 @@ from ascendsim.ops.options.call import options_of
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.studies.engine.measure import measure
 from ascendsim.studies.engine.point import StudyPoint
-from ascendsim.timing.fast import phase
-from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing import compiled_flows as f
+from ascendsim.timing import compiled_phase as phase
 from ascendsim.timing.kernel import ENGINES, measure_kernel, time_kernel
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, arrivals, times_of
 from ascendsim.workloads import load_workload

@@ -13,9 +13,8 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.places import GmTensor
-from ascendsim.timing.fast import phase as fast
-from ascendsim.timing.fast.forms import FormBook
-from ascendsim.timing.fast.programs import PhaseRows
+from ascendsim.timing import compiled_phase as fast
+from ascendsim.timing.compiled_forms import FormBook, PhaseRows
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.l2.account import account, account_of_lanes, asks_for_slices, left_by
 from ascendsim.timing.l2.phase import HIT, Lane, PhaseLanes, comparable, lanes_of

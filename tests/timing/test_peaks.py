@@ -7,9 +7,9 @@ from math import ceil, floor
 
 import pytest
 
-from ascendsim.cube.loads import Submatrix
-from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.cube import Mmad, Submatrix
+from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm
 from ascendsim.profile import list_products, load_profile
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot
@@ -18,7 +18,6 @@ from ascendsim.timing.kernel import time_kernel as time_in_one_engine
 from ascendsim.validate.compare import MeasuredCase
 from ascendsim.validate.run import compare
 from ascendsim.validate.schema import read_rows
-from ascendsim.vector.instructions import Add, CopyGmToUb, CopyUbToGm
 from tests.helpers.both_engines import time_kernel
 
 # -------------------------------------------------------------------------------------------------------

@@ -14,17 +14,16 @@ from ascendsim import (
     legal_tilings,
     load_profile,
 )
-from ascendsim.cube.movers import StallCube
+from ascendsim.instructions.movers import StallCube
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.cut import narrowed_to
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling.bounds import least_time
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.timing.critical_path import critical_path
-from ascendsim.timing.timeline import times_of
+from ascendsim.timing.timeline import critical_path, times_of
 from ascendsim.timing.times import occupation
-from ascendsim.workloads.loader import load_workload
+from ascendsim.workloads import load_workload
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import blocks_of, segments_of
 from tests.helpers.oracles_timing import unfolded_spans

@@ -50,9 +50,9 @@ TIMING = [
     Mutation("timing/simpy_engine", " + self.priced.prices[other].lead_cycles", ""),
     Mutation("timing/simpy_engine", "free = max(free, self.done[other] + piece)", "pass"),
     Mutation("timing/simpy_engine", "self.done[other] + piece)", "self.done[other])"),
-    Mutation("timing/critical_path", "work.done[last] > work.start[index]", "False"),
+    Mutation("timing/timeline", "work.done[last] > work.start[index]", "False"),
     Mutation("timing/times", 'busy.setdefault("S", times.entry_cycles)', "pass"),
-    Mutation("timing/critical_path", "if timeline.entry_cycles:", "if False:"),
+    Mutation("timing/timeline", "if timeline.entry_cycles:", "if False:"),
 ]
 TIMES = [*LINKS, *TIMING]
 
@@ -64,7 +64,7 @@ TIMES = [*LINKS, *TIMING]
 # reads.
 
 ENGINE_TESTS = "test_engine_rules"
-FAST = "timing/fast/"
+FAST = "timing/compiled_"
 
 CORES = [
     Mutation(
@@ -145,35 +145,31 @@ PIPES = [
 ]
 FLOWS = [
     Mutation("held", "* f.FLIGHT + f.F_BEGIN] < begin:", "* f.FLIGHT + f.F_BEGIN] > begin:"),
-    Mutation("flows", "ends = min(ends, m[row + f.END])", "ends = m[row + f.END]"),
-    Mutation("flows", "now = min(now, m[f.NEXT + link])", "now = m[f.NEXT + link]"),
+    Mutation("flows", "ends = min(ends, m[row + END])", "ends = m[row + END]"),
+    Mutation("flows", "now = min(now, m[NEXT + link])", "now = m[NEXT + link]"),
     Mutation("engine", "f.WOKEN] |= 1 << flight % m[f.PIPES]", "f.WOKEN] = 1 << flight % m[f.PIPES]"),
-    Mutation("flows", "if m[row + f.END] == now:", "if m[row + f.END] <= now + 1:"),
-    Mutation("flows", "if m[place + f.F_ON + link] == 1:", "if True:"),
-    Mutation("flows", "if m[place + f.F_ON + link] == 0:", "if True:"),
-    Mutation("flows", "if m[place + f.F_LEFT] == 0:", "if True:"),
-    Mutation("flows", "if full and m[row + f.F_CROSSES]:", "if full:"),
+    Mutation("flows", "if m[row + END] == now:", "if m[row + END] <= now + 1:"),
+    Mutation("flows", "if m[place + F_ON + link] == 1:", "if True:"),
+    Mutation("flows", "if m[place + F_ON + link] == 0:", "if True:"),
+    Mutation("flows", "if m[place + F_LEFT] == 0:", "if True:"),
+    Mutation("flows", "if full and m[row + F_CROSSES]:", "if full:"),
     Mutation(
-        "flows", "if m[port + f.MOVING] > 1:\n                    part", "if False:\n                    part"
+        "flows", "if m[port + MOVING] > 1:\n                    part", "if False:\n                    part"
     ),
     Mutation("flows", "rate = min(rate, part)", "rate = part"),
-    Mutation("flows", "m[row + f.LEFT] -= m[row + f.RATE] * (now - m[row + f.SINCE])", "pass"),
-    Mutation("flows", "(m[row + f.LEFT] + rate - 1) // rate", "m[row + f.LEFT] // rate"),
-    Mutation("flows", "limit //= m[port + f.MOVING]", "pass"),
-    Mutation("flows", "limit = min(limit, m[row + f.F_PEAK])", "pass"),
-    Mutation("flows", "asked += limit * m[port + f.P_WEIGHT]", "asked += limit"),
-    Mutation(
-        "flows", "remaining -= m[port + f.DEMAND] * m[port + f.P_WEIGHT]", "remaining -= m[port + f.DEMAND]"
-    ),
-    Mutation("flows", "weights -= m[port + f.P_WEIGHT]", "weights -= 1"),
-    Mutation("flows", "weights += m[port + f.P_WEIGHT]", "weights += 1"),
-    Mutation(
-        "flows", "m[row + f.F_FLIGHT] // f.UNIT == port and m[row + f.F_CROSSES]", "m[row + f.F_CROSSES]"
-    ),
+    Mutation("flows", "m[row + LEFT] -= m[row + RATE] * (now - m[row + SINCE])", "pass"),
+    Mutation("flows", "(m[row + LEFT] + rate - 1) // rate", "m[row + LEFT] // rate"),
+    Mutation("flows", "limit //= m[port + MOVING]", "pass"),
+    Mutation("flows", "limit = min(limit, m[row + F_PEAK])", "pass"),
+    Mutation("flows", "asked += limit * m[port + P_WEIGHT]", "asked += limit"),
+    Mutation("flows", "remaining -= m[port + DEMAND] * m[port + P_WEIGHT]", "remaining -= m[port + DEMAND]"),
+    Mutation("flows", "weights -= m[port + P_WEIGHT]", "weights -= 1"),
+    Mutation("flows", "weights += m[port + P_WEIGHT]", "weights += 1"),
+    Mutation("flows", "m[row + F_FLIGHT] // UNIT == port and m[row + F_CROSSES]", "m[row + F_CROSSES]"),
     Mutation(
         "flows",
-        "m[row + f.F_FLIGHT] // f.UNIT == port and m[row + f.F_CROSSES]",
-        "m[row + f.F_FLIGHT] // f.UNIT == port",
+        "m[row + F_FLIGHT] // UNIT == port and m[row + F_CROSSES]",
+        "m[row + F_FLIGHT] // UNIT == port",
     ),
     Mutation("flows", "remaining -= limit", "remaining -= met"),
 ]
@@ -199,7 +195,7 @@ TABLES = [
     Mutation("phase", "for pipe in own]) * issue_cycles", "for pipe in own]) * 0"),
     Mutation("phase", "(at, pipe // len(PIPES))", "(at, 0)", "test_handover"),
     Mutation("phase", "for pipe in own if issued[at][pipe]}", "for pipe in own}"),
-    Mutation("programs", "asked is None or name in asked for", "asked is None for", "test_l2_walk"),
+    Mutation("forms", "asked is None or name in asked for", "asked is None for", "test_l2_walk"),
     Mutation("phase", "now += profile.sync.barrier_cycles", "pass"),
     Mutation("forms", "<< 32 | behind << 1 | written", "<< 32 | written", "test_nest"),
     Mutation("forms", "operand * SLOT_BITS << 32 |", "", "test_nest"),
@@ -207,13 +203,13 @@ TABLES = [
         "forms", "self._pipes[price] + f.UNIT * core, self", "self._pipes[price], self", "test_handover"
     ),
     Mutation(
-        "programs",
+        "forms",
         "places + moves[np.searchsorted",
         "places + 0 * moves[np.searchsorted",
         "test_l2_walk",
     ),
     Mutation(
-        "programs", "traffics[moving], cores[moving], places[moving]", "traffics, cores, places", "test_nest"
+        "forms", "traffics[moving], cores[moving], places[moving]", "traffics, cores, places", "test_nest"
     ),
 ]
 WALK = [
@@ -227,12 +223,8 @@ WALK = [
     Mutation("walk", "or (mode == TRANSFERS and m[p + 5])", "or m[p + 5]"),
     Mutation("walk", "m[w + TASK] += 1", "m[w + TASK] += 2"),
 ]
-# Compiled loops have a folder of their own; what makes their tables has not.
-LOOPS = ("engine", "engine", "engine", "flows", "held", "pipes")
-ENGINE = [
-    row._replace(file=FAST + ("compiled/" if row.file in LOOPS else "") + row.file)
-    for row in (*CORES, *HELD, *PIPES, *FLOWS, *TABLES)
-] + [row._replace(file=f"program/{row.file}", tests="test_nest") for row in WALK]
+ENGINE = [row._replace(file=FAST + row.file) for row in (*CORES, *HELD, *PIPES, *FLOWS, *TABLES)]
+ENGINE += [row._replace(file=f"program/{row.file}", tests="test_nest") for row in WALK]
 
 
 # --- Would a wrong number of L2 be noticed? Change one line in a copy: some test must fail. ------------

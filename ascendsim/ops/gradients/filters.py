@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ascendsim.instructions.winograd import PIXELS, POINTS, WINDOW, big_line, in_plane, small_line, taps_line
 from ascendsim.numerics.compiled.accumulate import cuts_of_products, product_of, products_at
 from ascendsim.numerics.compiled.turned import turn_to
 from ascendsim.numerics.factor import ALONE, Factor, Threads, Values
-from ascendsim.numerics.winograd import PIXELS, POINTS, WINDOW, big_line, in_plane, small_line, taps_line
 from ascendsim.ops.gradients.layouts import PixelPlanes, Planes
 from ascendsim.ops.problems.products import CLUSTER, Clusters
 from ascendsim.ops.reference.call import blocks_in_parts

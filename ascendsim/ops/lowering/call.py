@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.arguments import shown, whole
-from ascendsim.cube.loads import FRACTAL_ROWS
-from ascendsim.errors import UnsupportedError
+from ascendsim.errors import UnsupportedError, shown, whole
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import FRACTAL_ROWS
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.numerics.dtypes import (
     DTYPES,

@@ -7,8 +7,7 @@ from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.arguments import items, shown, truth, whole
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, items, shown, truth, whole
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.operands import spread

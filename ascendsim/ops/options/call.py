@@ -8,8 +8,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from ascendsim.arguments import is_bool, items, refusal, shown, truth, whole
-from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, did_you_mean
+from ascendsim.errors import (
+    ConfigError,
+    ShapeError,
+    UnsupportedError,
+    did_you_mean,
+    is_bool,
+    items,
+    refusal,
+    shown,
+    truth,
+    whole,
+)
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.dtypes import FIXPIPE_PRESETS, dtype

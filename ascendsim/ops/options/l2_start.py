@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.arguments import items, refusal
-from ascendsim.errors import did_you_mean
+from ascendsim.errors import did_you_mean, items, refusal
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.lowering.call import INPUTS
 from ascendsim.timing.l2.account import L2_STARTS, Start

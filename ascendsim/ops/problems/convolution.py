@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from math import lcm
 from typing import TYPE_CHECKING
 
-from ascendsim.arguments import items, shown, truth, whole
-from ascendsim.errors import ShapeError
+from ascendsim.errors import ShapeError, items, shown, truth, whole
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.dtypes import DType
 from ascendsim.program.places import GmTensor

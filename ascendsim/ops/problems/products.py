@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, NamedTuple
 
-from ascendsim.arguments import shown, truth, whole
-from ascendsim.cube.loads import round_up
-from ascendsim.cube.movers import CopyGmToL1
-from ascendsim.errors import ConfigError, ShapeError
+from ascendsim.errors import ConfigError, ShapeError, shown, truth, whole
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import round_up
+from ascendsim.instructions.movers import CopyGmToL1
+from ascendsim.instructions.winograd import PIXELS, WINDOW
 from ascendsim.numerics.dtypes import dtype
-from ascendsim.numerics.winograd import PIXELS, WINDOW
 from ascendsim.ops.problems.convolution import (
     FRACTAL,
     ConvProblem,

@@ -12,8 +12,8 @@ from itertools import pairwise
 from math import lcm, prod
 from typing import NamedTuple
 
-from ascendsim.cube.loads import Window
-from ascendsim.cube.movers import Placement
+from ascendsim.instructions.cube import Window
+from ascendsim.instructions.movers import Placement
 from ascendsim.ops.problems.convolution import C0_BYTES, ConvProblem
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import Window
-from ascendsim.cube.movers import PLAIN
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import Window
+from ascendsim.instructions.movers import PLAIN
 from ascendsim.ops.problems.sliding import ImageTile, Pair, Sliding, Taps
 
 if TYPE_CHECKING:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.casts import round_to
-from ascendsim.numerics.winograd import (
+from ascendsim.instructions.winograd import (
     PIXELS,
     POINTS,
     TAPS,
@@ -21,6 +19,8 @@ from ascendsim.numerics.winograd import (
     small_line,
     taps_line,
 )
+from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.numerics.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem, merged
 from ascendsim.ops.problems.folded import GradientProduct

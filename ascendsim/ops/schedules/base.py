@@ -10,8 +10,7 @@ from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, close_matches
+from ascendsim.errors import ConfigError, close_matches, shown
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import WHOLE, Tiling, require_obeyed
 from ascendsim.ops.problems.convolution import ConvProblem

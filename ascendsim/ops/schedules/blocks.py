@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from ascendsim.cube.loads import round_up
-from ascendsim.cube.mmad import PipeBarrier, is_small, spacing_needed
-from ascendsim.cube.movers import FRACTAL_COLUMNS, CopyL0cToUb, Fixpipe, ReadOut, StallCube
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import PipeBarrier, is_small, round_up, spacing_needed
+from ascendsim.instructions.movers import FRACTAL_COLUMNS, CopyL0cToUb, Fixpipe, ReadOut, StallCube
+from ascendsim.instructions.vector import CopyUbToGm
 from ascendsim.ops.plan import GRID, Tiling, shares
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.ranges import deal, listed
@@ -22,7 +22,6 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Reserved, Ring, Slot
 from ascendsim.program.program import NestProgram, Program
 from ascendsim.program.walk import Axis, Number, Span
-from ascendsim.vector.instructions import CopyUbToGm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

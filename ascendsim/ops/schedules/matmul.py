@@ -31,11 +31,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ascendsim.cube.loads import Submatrix, round_up
-from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import Mmad, Submatrix, round_up
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
+from ascendsim.instructions.relayout import FractalsToL1, Turn, TurnTile
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.ops.plan import require_whole_units
 from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem
 from ascendsim.ops.schedules.base import TILES, MatmulOrder, Schedule
@@ -48,8 +49,6 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Ring, Slot
 from ascendsim.program.program import NestProgram, Program, ProgramBuilder
 from ascendsim.program.walk import Axis, Number, TileNumber, alike
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
-from ascendsim.vector.relayout import FractalsToL1, Turn, TurnTile
 
 if TYPE_CHECKING:
     from ascendsim.ops.schedules.ranges import Tasks

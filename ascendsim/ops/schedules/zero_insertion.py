@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ascendsim.instructions.relayout import CopyUbToL1, SpreadPixels
+from ascendsim.instructions.vector import CopyGmToUb, Fill
 from ascendsim.ops.problems.convolution import C0_BYTES
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.walk import Axis, Number, Span, alike
-from ascendsim.vector.instructions import CopyGmToUb, Fill
-from ascendsim.vector.relayout import CopyUbToL1, SpreadPixels
 
 # Two expanded pieces and two of pixels. They take half of UB, 32 KiB each on the 910, or what results leave.
 COPIES = 2

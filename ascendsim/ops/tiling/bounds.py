@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from ascendsim.cube.loads import FRACTAL_BYTES, FRACTAL_ROWS, fractal_pixels, round_up, row_spans
+from ascendsim.instructions.cube import FRACTAL_BYTES, FRACTAL_ROWS, fractal_pixels, round_up, row_spans
 from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from weakref import ref
 
-from ascendsim.arguments import refusal
-from ascendsim.errors import UnsupportedError
+from ascendsim.errors import UnsupportedError, refusal
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import MatmulGemm

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, shown
 from ascendsim.ops.plan import USER, Plan, Tiling, saying_whose
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.base import schedule_named

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim.cube.loads import FRACTAL_ROWS, round_up
+from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.ops.plan import Tiling, chunks
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.problems.sliding import Taps, first_box, first_boxes

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from random import Random
 
-from ascendsim.arguments import is_bool, refusal, shown, whole
-from ascendsim.errors import CapacityError, ConfigError
+from ascendsim.errors import CapacityError, ConfigError, is_bool, refusal, shown, whole
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem

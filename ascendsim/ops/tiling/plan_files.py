@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, DataError, did_you_mean
+from ascendsim.errors import ConfigError, DataError, did_you_mean, shown
 from ascendsim.files import parse_json, parse_toml, read_text, write_text
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan, form_of, plans_text

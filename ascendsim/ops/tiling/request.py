@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.arguments import is_bool, refusal, shown, whole
-from ascendsim.errors import ConfigError, UnsupportedError
+from ascendsim.errors import ConfigError, UnsupportedError, is_bool, refusal, shown, whole
 from ascendsim.frozen import FrozenMap, cached_property
 from ascendsim.ops.plan import WHOLE, Plan, Tiling, require_fields
 from ascendsim.ops.problems.convolution import C0_BYTES, ConvProblem, merged, stored_name

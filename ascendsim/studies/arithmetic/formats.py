@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ascendsim.arguments import refusal, whole
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, refusal, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import round_to
 from ascendsim.numerics.dtypes import dtype

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.arguments import items, refusal, whole
-from ascendsim.errors import ConfigError, ShapeError
+from ascendsim.errors import ConfigError, ShapeError, items, refusal, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics

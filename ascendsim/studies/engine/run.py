@@ -19,7 +19,7 @@ from ascendsim.parallel import arriving, as_done, for_a_start, usable_cores
 from ascendsim.studies.engine.measure import PointAnswer, measure
 from ascendsim.studies.engine.point import StudyPoint, code_version
 from ascendsim.studies.table import Table
-from ascendsim.timing.fast.phase import get_ready
+from ascendsim.timing.compiled_phase import get_ready
 
 # Of the table below; a file of a later one is refused, not guessed at.
 FORMAT = 2

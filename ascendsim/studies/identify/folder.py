@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.arguments import items, refusal
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, items, refusal
 from ascendsim.files import parse_json, read_npz, read_text, write_npz, write_text
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation import AccumulationModel

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import Im2col, TapRows
-from ascendsim.cube.mmad import Mmad, PipeBarrier
-from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import Im2col, Mmad, PipeBarrier, TapRows
+from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
 from ascendsim.ops.schedules.base import TILES, DgradOrder

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ascendsim.cube.loads import FRACTAL_ROWS, round_up, row_spans
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import FRACTAL_ROWS, round_up, row_spans
 from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile, SlidingSegment, Taps, cut_taps, even_slices, segments_of

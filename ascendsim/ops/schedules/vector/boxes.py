@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.relayout import TurnTile
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.problems.convolution import C0_BYTES
 from ascendsim.ops.schedules.vector.elementwise import runs, vector_cores
 from ascendsim.ops.schedules.vector.relayout import Box, Relayout
@@ -21,8 +23,6 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import NestProgram
 from ascendsim.program.walk import Axis, Number, alike
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.vector.relayout import TurnTile
 
 if TYPE_CHECKING:
     from ascendsim.program.places import CoreMemory

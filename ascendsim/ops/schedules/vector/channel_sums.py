@@ -19,17 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import round_up
-from ascendsim.cube.mmad import PipeBarrier
-from ascendsim.ops.plan import chunks
-from ascendsim.ops.schedules.vector.elementwise import piece_elements, runs, vector_cores
-from ascendsim.profile import Profile
-from ascendsim.program.kernel import CoreWork, Deferred, Phase
-from ascendsim.program.nest import Nest
-from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.program.program import NestProgram
-from ascendsim.program.walk import Axis
-from ascendsim.vector.instructions import (
+from ascendsim.instructions.cube import PipeBarrier, round_up
+from ascendsim.instructions.vector import (
     FLOAT32_LANES,
     AddLanes,
     AddRows,
@@ -39,6 +30,14 @@ from ascendsim.vector.instructions import (
     SumLanes,
     SumPixels,
 )
+from ascendsim.ops.plan import chunks
+from ascendsim.ops.schedules.vector.elementwise import piece_elements, runs, vector_cores
+from ascendsim.profile import Profile
+from ascendsim.program.kernel import CoreWork, Deferred, Phase
+from ascendsim.program.nest import Nest
+from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import NestProgram
+from ascendsim.program.walk import Axis
 
 LANE_SUM_SLOTS = 4  # a load, the lanes, two totals
 # Blocks that an operator deals channels to, if not one for each core: parts of the first generation with 30

@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ascendsim.instructions.relayout import Rearrange, SpreadPixels
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.problems.convolution import C0_BYTES
 from ascendsim.ops.problems.strips import View
 from ascendsim.ops.schedules.vector.elementwise import (
@@ -38,8 +40,6 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import NestProgram, Program, ProgramBuilder
 from ascendsim.program.walk import Axis, alike
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.vector.relayout import Rearrange, SpreadPixels
 
 
 class DilationPiece(NamedTuple):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.mmad import PipeBarrier
+from ascendsim.instructions.cube import PipeBarrier
+from ascendsim.instructions.vector import FLOAT32_LANES, Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.plan import shares
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.program.places import Gm, GmTensor, Ring, Slot
 from ascendsim.program.program import Program, ProgramBuilder
-from ascendsim.vector.instructions import FLOAT32_LANES, Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 
 if TYPE_CHECKING:
     from ascendsim.program.places import CoreMemory

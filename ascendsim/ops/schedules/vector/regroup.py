@@ -29,6 +29,8 @@ import numpy as np
 
 from ascendsim.errors import CapacityError
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.relayout import Turn, TurnTile
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.ops.problems.convolution import C0_BYTES, groups_of
 from ascendsim.ops.schedules.vector.elementwise import runs, vector_cores
 from ascendsim.ops.schedules.vector.relayout import Index, part
@@ -38,8 +40,6 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import NestProgram
 from ascendsim.program.walk import Axis, alike
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm
-from ascendsim.vector.relayout import Turn, TurnTile
 
 if TYPE_CHECKING:
     from ascendsim.program.places import CoreMemory

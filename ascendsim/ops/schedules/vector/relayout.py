@@ -19,9 +19,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.relayout import AnyTurn, Turn
 from ascendsim.ops.problems.convolution import C0_BYTES, groups_of
 from ascendsim.program.places import GmTensor
-from ascendsim.vector.relayout import AnyTurn, Turn
 
 Index = tuple[Any, ...]
 # Fields of a change that are its tensors.

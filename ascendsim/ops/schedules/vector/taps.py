@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import gcd
 from typing import ClassVar
 
+from ascendsim.instructions.relayout import OffDiagonal, OntoDiagonal, Turn
 from ascendsim.ops.problems.convolution import C0_BYTES
 from ascendsim.ops.schedules.vector.relayout import Box, BoxSide, Index, Relayout, part
-from ascendsim.vector.relayout import OffDiagonal, OntoDiagonal, Turn
 
 
 class TapRelayout(Relayout):

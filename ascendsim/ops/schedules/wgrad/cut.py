@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import FRACTAL_ROWS, fractal_pixels, round_up, row_spans
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import FRACTAL_ROWS, fractal_pixels, round_up, row_spans
 from ascendsim.ops.plan import Tiling, chunks, require_whole_units
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.problems.sliding import ImageTile, Pair, Taps, cut_taps, first_box

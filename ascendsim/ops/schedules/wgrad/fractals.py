@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from ascendsim.cube.loads import FRACTAL_ROWS, Transposed
-from ascendsim.cube.movers import CopyGmToL1, LoadL0A
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import FRACTAL_ROWS, Transposed
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A
 from ascendsim.ops.plan import GRID, chunks
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.schedules.base import TILES

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ascendsim.cube.loads import Im2col, Window, round_up
-from ascendsim.cube.mmad import Mmad, PipeBarrier
-from ascendsim.cube.movers import FillL1, LoadL0A, LoadL0B
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import Im2col, Mmad, PipeBarrier, Window, round_up
+from ascendsim.instructions.movers import FillL1, LoadL0A, LoadL0B
 from ascendsim.ops.problems.sliding import Taps
 from ascendsim.ops.problems.strips import Lines, lines_read, tap_tile
 from ascendsim.ops.schedules.blocks import Index, TileSizes

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.cube.loads import Im2col, Transposed, round_up
-from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import Im2col, Mmad, Transposed, round_up
+from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.ops.problems.sliding import Taps
 from ascendsim.ops.schedules.blocks import BlockTiles, Index, TileSizes
 from ascendsim.ops.schedules.ranges import chunks_of, mixed, numbered, spread, tasks_of

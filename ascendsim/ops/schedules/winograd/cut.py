@@ -10,7 +10,7 @@ import numpy as np
 
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.winograd import PIXELS, POINTS, TAPS
+from ascendsim.instructions.winograd import PIXELS, POINTS, TAPS
 from ascendsim.ops.plan import Tiling, require_whole_units
 from ascendsim.ops.problems.products import CLUSTER, Clusters, WgradGemm
 from ascendsim.ops.schedules.base import WinogradBlock

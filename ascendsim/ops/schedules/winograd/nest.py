@@ -10,11 +10,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import Im2col, Transposed, Window
-from ascendsim.cube.mmad import Mmad
-from ascendsim.cube.movers import CopyGmToL1, CopyL0cToUb, LoadL0A, LoadL0B
 from ascendsim.frozen import cached_property
-from ascendsim.numerics.winograd import TAPS
+from ascendsim.instructions.cube import Im2col, Mmad, Transposed, Window
+from ascendsim.instructions.movers import CopyGmToL1, CopyL0cToUb, LoadL0A, LoadL0B
+from ascendsim.instructions.relayout import CopyUbToL1
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.instructions.winograd import TAPS, ToPoints, ToTaps
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import CLUSTER, WgradGemm
 from ascendsim.ops.schedules.base import TILES, Schedule, WinogradOrder
@@ -33,9 +34,6 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import VECTOR_CORES, Gm, GmTensor, Ring, Slot
 from ascendsim.program.program import NestProgram
 from ascendsim.program.walk import Axis, Number, Span, TileNumber
-from ascendsim.vector.instructions import CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.vector.relayout import CopyUbToL1
-from ascendsim.vector.winograd import ToPoints, ToTaps
 
 # Two copies of pixels and of points: one piece arrives, or leaves, while another is transformed.
 COPIES = 2

@@ -14,17 +14,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from ascendsim.cube.loads import FRACTAL_BYTES, FRACTAL_ROWS, TileRead, fractal_pixels, round_up
-from ascendsim.cube.mmad import Mmad, spacing_needed
-from ascendsim.cube.movers import CopyL0cToUb, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.errors import CapacityError
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import (
+    FRACTAL_BYTES,
+    FRACTAL_ROWS,
+    Mmad,
+    TileRead,
+    fractal_pixels,
+    round_up,
+    spacing_needed,
+)
+from ascendsim.instructions.movers import CopyL0cToUb, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.vector import CopyUbToGm
 from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.sliding import Sliding, Taps
 from ascendsim.profile import Profile
 from ascendsim.program.instruction import Cost
 from ascendsim.program.places import Gm, GmTensor, Slot
-from ascendsim.vector.instructions import CopyUbToGm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import FRACTAL_ROWS, round_up
+from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import Taps, first_box

@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import ceil
 from operator import itemgetter
 
-from ascendsim.cube.loads import Submatrix, round_up
 from ascendsim.errors import CapacityError
+from ascendsim.instructions.cube import Submatrix, round_up
 from ascendsim.ops.plan import Tiling, even_parts
 from ascendsim.ops.problems.products import MatmulGemm
 from ascendsim.ops.tiling.search.costs import Rates, base_block

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import round_up
+from ascendsim.instructions.cube import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.problems.sliding import first_box

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ascendsim.cube.loads import round_up
+from ascendsim.instructions.cube import round_up
 from ascendsim.numerics.dtypes import dtype as dtype_named
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import (

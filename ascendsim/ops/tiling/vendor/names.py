@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields as fields_of
 from typing import Any
 
-from ascendsim.arguments import shown
-from ascendsim.errors import ConfigError, UnsupportedError, did_you_mean
+from ascendsim.errors import ConfigError, UnsupportedError, did_you_mean, shown
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.tiling.request import BESIDE, PartialPlan, plan_given
 

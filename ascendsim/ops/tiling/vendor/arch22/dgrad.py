@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from math import gcd, isqrt
 from typing import NamedTuple
 
-from ascendsim.cube.loads import round_up
+from ascendsim.instructions.cube import round_up
 from ascendsim.ops.tiling.vendor.layer import (
     FRACTAL,
     LayerSizes,

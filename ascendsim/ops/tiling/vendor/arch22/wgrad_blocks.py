@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
-from ascendsim.cube.loads import round_up
+from ascendsim.instructions.cube import round_up
 from ascendsim.ops.problems.products import takes_blocks
 from ascendsim.ops.tiling.vendor.layer import (
     FRACTAL,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil, isqrt, prod
 from typing import NamedTuple
 
-from ascendsim.cube.loads import FRACTAL_ROWS, round_up
+from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.schedules.dgrad.tasks import most_rows

@@ -9,7 +9,7 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ascendsim.cube.loads import FRACTAL_ROWS, round_up
+from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import WgradGemm

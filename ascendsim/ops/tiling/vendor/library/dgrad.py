@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import FRACTAL_BYTES
+from ascendsim.instructions.cube import FRACTAL_BYTES
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.tiling.search.costs import Rates, SearchCosts

@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import NamedTuple
 
-from ascendsim.cube.loads import round_up
+from ascendsim.instructions.cube import round_up
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, ceil_div
 from ascendsim.ops.tiling.vendor.library.wgrad_tiles import (
     LibraryShare,

@@ -7,9 +7,9 @@ from fractions import Fraction
 from math import ceil, prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from ascendsim.instructions.vector import on_the_cube_clock, vector_cost
 from ascendsim.program.instruction import Cost, SlotOntoSlot, SlotToSlot
 from ascendsim.program.places import Slot
-from ascendsim.vector.instructions import on_the_cube_clock, vector_cost
 
 if TYPE_CHECKING:
     import numpy as np

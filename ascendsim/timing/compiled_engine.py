@@ -6,8 +6,8 @@ from typing import Any
 
 from ascendsim.native import Native
 from ascendsim.program.walk import ROWS, total, walk
-from ascendsim.timing.fast.compiled import state as f
-from ascendsim.timing.fast.compiled.flows import (
+from ascendsim.timing import compiled_flows as f
+from ascendsim.timing.compiled_flows import (
     join,
     leave,
     level,
@@ -18,7 +18,7 @@ from ascendsim.timing.fast.compiled.flows import (
     settle,
     share,
 )
-from ascendsim.timing.fast.compiled.held import (
+from ascendsim.timing.compiled_held import (
     behind,
     entered,
     entry_at,

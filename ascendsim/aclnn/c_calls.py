@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ascendsim.aclnn.c.values import (
+from ascendsim.aclnn.c_values import (
     ACL_ERROR_INVALID_PARAM,
     ACL_OPT_DETERMINISTIC,
     ACL_SUCCESS,
@@ -19,14 +19,12 @@ from ascendsim.aclnn.c.values import (
     current,
     failed,
 )
-from ascendsim.aclnn.executor import GRADIENTS, INVALID, Executor
+from ascendsim.aclnn.handles import GRADIENTS, INVALID, AclTensor, Executor, storage_dtype
 from ascendsim.aclnn.interface import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
-from ascendsim.aclnn.tensor import AclTensor, storage_dtype
-from ascendsim.arguments import shown
-from ascendsim.errors import AclnnError
+from ascendsim.errors import AclnnError, shown
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall
 from ascendsim.rules.typed import CHECK, flags, numbers
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from ascendsim.cube.loads import TileRead, Window
+from ascendsim.instructions.cube import TileRead, Window
 from ascendsim.program.instruction import Command, Cost, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 

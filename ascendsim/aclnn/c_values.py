@@ -13,8 +13,7 @@ from functools import wraps
 from operator import index
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from ascendsim.arguments import shown
-from ascendsim.errors import AclnnError
+from ascendsim.errors import AclnnError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

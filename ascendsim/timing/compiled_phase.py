@@ -11,19 +11,25 @@ import numpy as np
 
 from ascendsim.errors import ProgramError, StoppedError
 from ascendsim.program.instruction import PIPES
-from ascendsim.program.kernel import Kernel
+from ascendsim.program.kernel import Kernel, Team, teams_of
 from ascendsim.program.places import VECTOR_CORES, pipe_on, seen_from
 from ascendsim.program.program import Program
-from ascendsim.timing.fast.compiled import state as f
-from ascendsim.timing.fast.compiled.engine import ENGINE
-from ascendsim.timing.fast.compiled.held import BACK
-from ascendsim.timing.fast.compiled.state import NEVER
-from ascendsim.timing.fast.forms import KINDS, ROOM_OF_A_FLIGHT, FormBook, ProgramRun, transfer_tables
-from ascendsim.timing.fast.programs import PhaseRows, ProgramTransfers
+from ascendsim.timing import compiled_flows as f
+from ascendsim.timing.compiled_engine import ENGINE
+from ascendsim.timing.compiled_flows import NEVER
+from ascendsim.timing.compiled_forms import (
+    KINDS,
+    ROOM_OF_A_FLIGHT,
+    FormBook,
+    PhaseRows,
+    ProgramRun,
+    ProgramTransfers,
+    transfer_tables,
+)
+from ascendsim.timing.compiled_held import BACK
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
 from ascendsim.timing.l2.phase import L2Outcome, L2State, Lane, PhaseLanes
 from ascendsim.timing.links import fixed_rate
-from ascendsim.timing.teams import Team, teams_of
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, stopped_words
 
 if TYPE_CHECKING:
@@ -438,7 +444,7 @@ def get_ready() -> None:
     itself, and messages about compiling reach the caller.
     """
     # Imported here: who asks one process for nothing needs none of it.
-    from ascendsim.timing.fast.compiled.engine import ENGINE
+    from ascendsim.timing.compiled_engine import ENGINE
     from ascendsim.timing.l2.lru import WALK
     from ascendsim.timing.l2.phase import PREPARE
     from ascendsim.timing.l2.slices import CLASSIFY

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascendsim.timing.fast.compiled import state as f
+from ascendsim.timing import compiled_flows as f
 
 
 def slot_of(use: int, named: int) -> int:

@@ -1,1 +1,0 @@
-"""The compiled engine: programs as tables for the loops of `compiled`, and what these find."""

@@ -1,1 +1,0 @@
-"""Instructions of the vector core: what each one means and what it costs."""
