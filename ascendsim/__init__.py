@@ -22,8 +22,7 @@ from ascendsim.errors import (
 
 if TYPE_CHECKING:
     from ascendsim.ops.check_schedule import check_schedule
-    from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
-    from ascendsim.ops.convolution_backward import convolution_backward, estimate
+    from ascendsim.ops.convolution_backward import conv_tbc_backward, convolution_backward, estimate
     from ascendsim.ops.many import Item, estimate_many
     from ascendsim.ops.matmul import MatmulTiling, estimate_matmul, matmul
     from ascendsim.ops.plan import Plan, Tiling
@@ -84,7 +83,7 @@ _HOMES = {
     "Schedule": "ascendsim.ops.schedules.base",
     "Tiling": "ascendsim.ops.plan",
     "check_schedule": "ascendsim.ops.check_schedule",
-    "conv_tbc_backward": "ascendsim.ops.conv_tbc_backward",
+    "conv_tbc_backward": "ascendsim.ops.convolution_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",
     "estimate_many": "ascendsim.ops.many",

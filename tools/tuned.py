@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.ops.plan import Plan
-from ascendsim.ops.tiling.bounds import Bound, least_time
+from ascendsim.ops.tiling.legal_tilings import Bound, least_time
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.report.markdown import markdown_table
 from ascendsim.studies.engine.run import Budget, Engine, Store
@@ -124,7 +124,7 @@ Written by `tools/tuned.py`: the {kernels} gradients that training ResNet-50 at 
 each layer as often as the network has it. Microseconds of the product and what comes of its plan, launches
 included, without changes of layout.
 
-The *bound* is the time below which no legal tiling comes (`ops/tiling/bounds.py`): for the best base block
+The *bound* is the time below which no legal tiling comes (`legal_tilings.py`): for the best base block
 that L0 holds, on the cores that serve best, the largest of four: the products on M; both operands of every
 Mmad on MTE1; each operand once from L2, and the result once to L2, by all cores together. What keeps plans
 from it is in none of the four: tiles of L1 that come again for the next block, rounds and fractals that are

@@ -343,7 +343,7 @@ class Executor:
         # Imported when it runs: the first phase alone, as `ascendsim check` asks it, computes nothing.
         call = self.call
         if isinstance(call, ConvTbcBackwardCall):
-            from ascendsim.ops.conv_tbc_backward import conv_tbc_backward
+            from ascendsim.ops.convolution_backward import conv_tbc_backward
 
             return conv_tbc_backward(**inputs, pad=call.pad, cube_math_type=call.cube_math_type, **options)
         from ascendsim.ops.convolution_backward import convolution_backward

@@ -14,8 +14,7 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.problems.convolution import FRACTAL, filling_groups
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.operators import operator_plan, operator_workspace
-from ascendsim.ops.tiling.vendor.product import product_tiling
+from ascendsim.ops.tiling.vendor.operators import operator_plan, operator_workspace, product_tiling
 from ascendsim.profile import is_file_name
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, resolve
 from ascendsim.rules.typed import CHECK, typed
@@ -108,7 +107,7 @@ def _lowered(
     """
     views = {name: _view(getattr(call, name)) for name in (*INPUTS, *decision.wanted_gradients)}
     if isinstance(call, ConvTbcBackwardCall):
-        from ascendsim.ops.conv_tbc_backward import tbc_call, tbc_graph
+        from ascendsim.ops.convolution_backward import tbc_call, tbc_graph
 
         inner = tbc_call(views, call.pad, decision, options)
         return tbc_graph(inner, views, decision), inner

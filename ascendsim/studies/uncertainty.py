@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # With 64 draws the least and the most of them hold a further one in 63 of 65 cases.
 DRAWS = 64
-# The rule of a plan whose operator is not public (`ops/tiling/vendor/product.py`).
+# The rule of a plan whose operator is not public (`ops/tiling/vendor/operators.py`).
 OWN = "our own"
 # From this ratio of its ends on, a figure's range is a matter of orders: its logarithm is drawn.
 LARGE = 4

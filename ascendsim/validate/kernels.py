@@ -15,9 +15,9 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, MatmulProblem
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.first.dgrad import first_dgrad
+from ascendsim.ops.tiling.vendor.first import first_dgrad
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
-from ascendsim.ops.tiling.vendor.product import product_plan
+from ascendsim.ops.tiling.vendor.operators import product_plan
 from ascendsim.program.places import core_of
 from ascendsim.validate.compare import CaseEstimate
 from ascendsim.validate.schema import PLAN, MeasuredRow, refuse_beyond_memory, wrong

@@ -31,10 +31,9 @@ from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.reference import ordered as sums
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.float64 import gradients_float64
+from ascendsim.ops.reference.ordered import gradients_float64
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.operators import operator_plan
-from ascendsim.ops.tiling.vendor.product import product_tiling
+from ascendsim.ops.tiling.vendor.operators import operator_plan, product_tiling
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.timeline import critical_path, cycles_by_cause
 from ascendsim.timing.times import occupation
@@ -485,7 +484,7 @@ CALLS = {
         for name in ("big_line", "in_plane", "small_line", "taps_line")
     },
     "ops.check_schedule.check_schedule": [checked],
-    "ops.conv_tbc_backward.conv_tbc_backward": [
+    "ops.convolution_backward.conv_tbc_backward": [
         *each(backward_tbc),
         *each(backward_tbc, timing=False),
         *each(backward_tbc, timing=False, threads=2),
@@ -512,13 +511,13 @@ CALLS = {
     ],
     "ops.matmul.matmul": each(matmul),
     "ops.reference.call.reference_gradients": each(by_definition),
-    "ops.reference.float64.gradients_float64": each(in_float64),
+    "ops.reference.ordered.gradients_float64": each(in_float64),
     "ops.reference.ordered.bias_gradient": [summed],
     "ops.tiling.legal_tilings.legal_tilings": [sampled_tilings],
     "ops.tiling.plan_files.read_plans": [PLANS],
     "ops.tiling.plan_files.write_plans": [PLANS],
     "ops.tiling.vendor.operators.operator_plan": [vendor],
-    "ops.tiling.vendor.product.product_tiling": [vendor],
+    "ops.tiling.vendor.operators.product_tiling": [vendor],
     "profile.changes.Change": [products],
     "profile.changes.parse_changes": [products],
     "profile.changes.read_changes": [in_folder(change_files)],

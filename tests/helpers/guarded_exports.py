@@ -432,6 +432,7 @@ NOT_CALLED = {
         aclnn.c_values: Out aclDataType aclFormat aclSysParamOpt
         aclnn.handles: AclTensor
         numerics.accumulation: IntegerSum AccumulationModel products_of rounds_once MathSettings
+        numerics.factor: Cuts Elements Factor FactorRange Threads Values
         numerics.dtypes: Control OverflowRules DType Integer dtype find name_of fraction_bits
         numerics.format_rounding: require_choice require_float32 CodeTable
         numerics.metric_chunks: ChunkTotals Column Standards Verdict standards
@@ -521,6 +522,11 @@ NOT_CALLED = {
             ordered_product blocks_in_parts any_wgrad winograd_wgrad
         ops.reference.ordered: numbered_pixels streamed_elements append_slices im2col ordered_dgrad
             reduction_by_groups reduction_of sources ordered_wgrad add_as_tree add_in_order add_to_zeros
+    """,
+    "a step of the product of a guarded call, on whose accumulate it ends; shown nowhere": """
+        numerics.compiled.accumulate: GatheredProduct WrittenOut cuts_of_products prepared product_of
+            products_at products_of
+        numerics.factor: cuts_of is_known
     """,
     "takes seconds; what it computes with is looked at below": """
         precision: identify

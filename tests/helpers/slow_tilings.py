@@ -13,11 +13,17 @@ from ascendsim.ops.problems.sliding import Taps, first_box
 from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.given import plan_of
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.search.costs import NOWHERE, BaseBlock, Rates, SearchCosts, base_block
+from ascendsim.ops.tiling.search_costs import NOWHERE, BaseBlock, Rates, SearchCosts, base_block
 from ascendsim.ops.tiling.vendor.layer import LayerSizes, Layouts
 from ascendsim.ops.tiling.vendor.layer import Machine as RulesMachine
-from ascendsim.ops.tiling.vendor.operators import operator_plan, plan_of_layer
-from ascendsim.ops.tiling.vendor.product import first_plan, library_plan, product_plan, product_tiling
+from ascendsim.ops.tiling.vendor.operators import (
+    first_plan,
+    library_plan,
+    operator_plan,
+    plan_of_layer,
+    product_plan,
+    product_tiling,
+)
 from ascendsim.profile import load_profile
 
 # -------------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ MAY_IMPORT = {
         "errors",
         "rules",
         "ops/check_schedule",
-        "ops/conv_tbc_backward",
         "ops/convolution_backward",
         "ops/matmul",
         "profile",
@@ -78,22 +77,12 @@ MAY_IMPORT = {
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
-    "ops/sequences": CALL | {"ops/graph_times"},
     "ops/check_schedule": CALL | {"ops/reference", "ops/schedules", "timing"},
-    "ops/many": {
-        "errors",
-        "frozen",
-        "parallel",
-        "profile",
-        "timing",
-        "ops/convolution_backward",
-    }
-    | {"ops/options", "ops/problems", "ops/results"},
-    "ops/conv_tbc_backward": CALL,
+    "ops/many": CALL | {"parallel", "timing", "ops/convolution_backward", "ops/graph_times"},
     "ops/matmul": CALL | {"ops/schedules"},
     "precision": {"errors", "native", "numerics", "studies"},
     "studies": {"errors", "native", "numerics", "parallel", "profile", "rules", "timing"}
-    | {"ops/convolution_backward", "ops/sequences", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
+    | {"ops/convolution_backward", "ops/many", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
     | {"files", "frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"},
     "validate": LOOPS
     | {
@@ -117,7 +106,7 @@ MAY_IMPORT = {
         "workloads",
     }
     | {"native", "ops/convolution_backward", "ops/lowering", "ops/options", "ops/problems", "ops/results"},
-    "aclnn": CALL | {"ops/tiling", "ops/convolution_backward", "ops/conv_tbc_backward"},
+    "aclnn": CALL | {"ops/tiling", "ops/convolution_backward"},
     "report": MACHINE | {"", "files", "native", "timing", "studies", "validate", "ops/plan", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
     | {

@@ -325,7 +325,7 @@ def test_a_call_that_cannot_be_lowered_is_an_inner_failure(monkeypatch, call, ch
         raise raised
 
     monkeypatch.setattr("ascendsim.ops.lowering.known.lower", fail)
-    monkeypatch.setattr("ascendsim.ops.conv_tbc_backward.append_gradients", fail)
+    monkeypatch.setattr("ascendsim.ops.convolution_backward.append_gradients", fail)
     with pytest.raises(AclnnError) as caught:
         first_phase(call, arguments_of(call, arrays=False))
     assert (caught.value.status, caught.value.check) == (561103, check)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import UnsupportedError
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.first.dgrad import all_dgrads, divisors, last_of
-from ascendsim.ops.tiling.vendor.first.wgrad import all_wgrads, has_entry
+from ascendsim.ops.tiling.vendor.first import all_dgrads, all_wgrads, divisors, has_entry, last_of
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of
 from tests.helpers.slow_tilings import LAYER, OLD, first_rule, grid_of, tiling_of

@@ -6,8 +6,8 @@ import pytest
 
 from ascendsim import ConvProblem, load_profile
 from ascendsim.ops.tiling.vendor.layer import LayerSizes, Machine
-from ascendsim.ops.tiling.vendor.library.wgrad import LibraryGrid, _factors, _grids, _moved, _share, library
-from ascendsim.ops.tiling.vendor.library.wgrad_tiles import (
+from ascendsim.ops.tiling.vendor.library import LibraryGrid, _factors, _grids, _moved, _share, library
+from ascendsim.ops.tiling.vendor.library_tiles import (
     LibraryCosts,
     LibraryShare,
     LibrarySizes,

@@ -11,9 +11,8 @@ from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import GRID
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.base import schedule_named
-from ascendsim.ops.tiling import complete
-from ascendsim.ops.tiling.complete import dealt_again
-from ascendsim.ops.tiling.given import tilings_given
+from ascendsim.ops.tiling import given as complete
+from ascendsim.ops.tiling.given import dealt_again, tilings_given
 from ascendsim.ops.tiling.request import PartialPlan, PlanRequest
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import SPLIT, assert_same_bits, call_of, run, tensors_of

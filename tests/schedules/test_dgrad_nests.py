@@ -21,14 +21,14 @@ from ascendsim.instructions.relayout import CopyUbToL1, SpreadPixels
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.factor import Threads
 from ascendsim.ops.gradients.layouts import packed_kernels
-from ascendsim.ops.lowering.layouts import pack_weight
+from ascendsim.ops.lowering.graph import pack_weight
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.schedules.blocks import tile_rings
 from ascendsim.ops.schedules.dgrad import nest
 from ascendsim.ops.schedules.dgrad.nest import Dgrad, DgradNest, DgradTiles
+from ascendsim.ops.schedules.vector.dilation import insertion_pieces as pieces
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
-from ascendsim.ops.schedules.zero_insertion import pieces
 from ascendsim.program import walk
 from ascendsim.program.places import Gm, Slot
 from ascendsim.program.program import ProgramBuilder

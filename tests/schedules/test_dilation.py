@@ -16,8 +16,8 @@ from ascendsim.instructions.vector import CopyGmToUb, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.problems.folded import Dilated, kernel_problem
 from ascendsim.ops.problems.sliding import ImageTile
-from ascendsim.ops.schedules.vector.dilation import DilationTensors, dilation
-from ascendsim.ops.schedules.zero_insertion import ZeroInsertion, pieces
+from ascendsim.ops.schedules.vector.dilation import DilationTensors, ZeroInsertion, dilation
+from ascendsim.ops.schedules.vector.dilation import insertion_pieces as pieces
 from ascendsim.profile import load_profile
 from ascendsim.program.instruction import Cost
 from ascendsim.program.kernel import Kernel

@@ -17,8 +17,8 @@ from ascendsim import (
 )
 from ascendsim.errors import ConfigError
 from ascendsim.ops.lowering.call import INPUTS
+from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.options.l2_start import l2_begun
-from ascendsim.ops.sequences import L2Left, estimate_behind, left_by_call
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.l2.account import left_by

@@ -19,7 +19,7 @@ from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.cut import narrowed_to
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
-from ascendsim.ops.tiling.bounds import least_time
+from ascendsim.ops.tiling.legal_tilings import least_time
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.timing.timeline import critical_path, times_of
 from ascendsim.timing.times import occupation

@@ -352,7 +352,7 @@ def by_winograd(schedule: Schedule) -> str:
     if not schedule.fixed:
         return ""
     # Imported here: of all nests it is the largest, and hardly a call takes it.
-    from ascendsim.ops.schedules.winograd.nest import WgradWinograd
+    from ascendsim.ops.schedules.winograd import WgradWinograd
 
     if not isinstance(schedule, WgradWinograd):
         return ""

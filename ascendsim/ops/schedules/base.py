@@ -184,11 +184,11 @@ SCHEDULES: Final[Mapping[str, tuple[str, str]]] = {
     "dgrad_c04": ("dgrad.shares", "DgradC04"),
     "dgrad_passes": ("dgrad.split", "DgradPasses"),
     "wgrad": ("wgrad.nest", "Wgrad"),
-    "wgrad_fractals": ("wgrad.fractals", "WgradFractals"),
+    "wgrad_fractals": ("wgrad.shares", "WgradFractals"),
     "wgrad_shares": ("wgrad.shares", "WgradShares"),
     "wgrad_stream": ("wgrad.stream", "WgradStream"),
     "wgrad_taps": ("wgrad.taps", "WgradTaps"),
-    "wgrad_winograd": ("winograd.nest", "WgradWinograd"),
+    "wgrad_winograd": ("winograd", "WgradWinograd"),
     "matmul": ("matmul", "Matmul"),
 }
 

@@ -17,7 +17,7 @@ from ascendsim.instructions.vector import CopyUbToGm
 from ascendsim.ops.plan import GRID, Tiling, shares
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.ranges import deal, listed
-from ascendsim.ops.schedules.zero_insertion import ZeroInsertion
+from ascendsim.ops.schedules.vector.dilation import ZeroInsertion
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Reserved, Ring, Slot
 from ascendsim.program.program import NestProgram, Program

@@ -12,9 +12,9 @@ from ascendsim.errors import AscendSimError, ConfigError, StoppedError
 from ascendsim.frozen import FrozenMap, cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
+from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
-from ascendsim.ops.sequences import L2Left, estimate_behind, left_by_call
 from ascendsim.profile import Profile
 from ascendsim.studies.engine.point import NETWORK, Before, StudyPoint, plan_of, plan_values
 from ascendsim.studies.records import PARTS

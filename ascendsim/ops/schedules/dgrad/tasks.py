@@ -33,7 +33,7 @@ from ascendsim.ops.schedules.ranges import (
     spread,
     tasks_of,
 )
-from ascendsim.ops.schedules.zero_insertion import LEAST_BYTES
+from ascendsim.ops.schedules.vector.dilation import LEAST_BYTES
 from ascendsim.profile import Profile
 from ascendsim.program.walk import alike
 

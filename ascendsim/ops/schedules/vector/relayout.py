@@ -1,7 +1,7 @@
 """Changes between row after row and the cube's layouts, as boxes of elements that can be turned one by one.
 
 Each change sees its two tensors under shapes of its own, which only group the axes: `plain` is row after row,
-`packed` one of the layouts of `ops/lowering/layouts.py`. P are the pixels of a plane, T the taps of one.
+`packed` one of the layouts of `ops/lowering/graph.py`. P are the pixels of a plane, T the taps of one.
 
     pixels     plain (N, all channels, D, P)     packed (groups, N, D, C1, P, C0)
     weights    plain (groups, S, B, KD, T)       packed (groups, KD, C1, T, C0, columns), to be read

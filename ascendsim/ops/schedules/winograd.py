@@ -20,7 +20,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import CLUSTER, WgradGemm
 from ascendsim.ops.schedules.base import TILES, Schedule, WinogradOrder
 from ascendsim.ops.schedules.vector.elementwise import MatrixPiece, block_sums, shared
-from ascendsim.ops.schedules.winograd.cut import (
+from ascendsim.ops.schedules.winograd_cut import (
     FIXED,
     FLOAT32_BYTES,
     PLANE,

@@ -1,1 +1,0 @@
-"""Tilings of our own: candidates ranked by what their instructions cost."""
