@@ -18,8 +18,6 @@ from importlib import _bootstrap
 from threading import RLock, get_ident
 from typing import Any, Final
 
-import numpy as np
-
 # Taken by whoever makes machine code, and over forks.
 COMPILING: Final = RLock()
 # First words of the modules that functions import when they are called. Others may run a whole program while
@@ -106,6 +104,8 @@ def keep_freed_memory() -> None:
 
     Source   mallopt(3) of Linux: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
     """
+    import numpy as np  # not with the module: reading a product needs no arrays
+
     np.empty(_BLOCK_BYTES, np.uint8)
 
 
