@@ -9,7 +9,7 @@
 - with instructions against without, for layers of several sizes: how many times as long
 - a small layer, and the three backward calls of a small network on images of 8x8: milliseconds
 - the layer again on two threads: how many times as fast as on one, by seconds of the processor as
-  `threads.py` reckons, both in turn, and on the clock
+  `factor.py` reckons, both in turn, and on the clock
 
 All but the clock's are seconds of the processor, the shortest of several runs.
 """

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ascendsim.numerics.compiled.block_sums import Packed, add_normal_blocks
+from ascendsim.numerics.compiled.jit import kernel
 from ascendsim.numerics.compiled.panel_rounding import columns, rows, store, tile
-from ascendsim.numerics.compiled.panels import LANES, ROWS, fma, kernel
+from ascendsim.numerics.compiled.panels import LANES, ROWS, fma
 from ascendsim.program.places import aligned_empty
 from benchmarks.accumulation import seconds
 

@@ -52,9 +52,9 @@ def calibrate(arguments: Any) -> int:
     from hashlib import sha256
 
     from ascendsim.files import read_bytes, require_file, write_text
-    from ascendsim.parallel import counted
     from ascendsim.profile import load_profile
     from ascendsim.profile.files import is_file_name
+    from ascendsim.progress import counted
     from ascendsim.validate.calibrate import TIMINGS, calibrated_toml
     from ascendsim.validate.calibrate import calibrate as fit
 

@@ -12,7 +12,7 @@ from typing import Any
 from ascendsim.cli.request import GRADIENTS, Wrapped, gradients, sizes
 from ascendsim.errors import AclnnError, ConfigError, DataError, did_you_mean
 from ascendsim.files import parse_json, read_text
-from ascendsim.parallel import progress
+from ascendsim.progress import progress
 from ascendsim.rules import Call, ConvolutionBackwardCall, ConvTbcBackwardCall, TensorDescription
 
 CONV, TBC = ConvolutionBackwardCall.api, ConvTbcBackwardCall.api

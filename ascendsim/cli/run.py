@@ -32,7 +32,8 @@ from ascendsim.cli.tensors import (
     require_tensor_dtype,
 )
 from ascendsim.errors import AscendSimError, ConfigError, DataError
-from ascendsim.parallel import busy, in_order, progress
+from ascendsim.parallel import in_order
+from ascendsim.progress import busy, progress
 from ascendsim.report.document import CallReport, layer_entry, network_document, run_document
 from ascendsim.report.op_summary import Listed, listed
 from ascendsim.report.tables import Entry

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.errors import ConfigError, DataError
-from ascendsim.parallel import progress
+from ascendsim.progress import progress
 
 if TYPE_CHECKING:
     from ascendsim.validate.run import Validation

@@ -390,7 +390,7 @@ def file_of(name: str, told: Iterable[bytes]) -> Path | None:
     folder = folder_of("native", os.environ.get("NUMBA_CACHE_DIR", ""))
     if folder is None:
         return None
-    # What is in the name is in the checksum, too: `sealed.py`.
+    # What is in the name is in the checksum, too.
     digest = digest_of(_own_sources(), *told, identity().encode())
     return folder / f"{name}-{digest.hex()}"
 

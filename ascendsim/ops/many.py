@@ -19,8 +19,9 @@ from ascendsim.ops.options.l2_start import CHAINED, L2_NOTES
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import common_fields, time_graph
-from ascendsim.parallel import in_order, progress, worker_count
+from ascendsim.parallel import in_order, worker_count
 from ascendsim.profile import Profile, load_profile
+from ascendsim.progress import progress
 from ascendsim.timing.compiled_phase import get_ready
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from ascendsim.numerics.dtypes import INT8
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.dtypes import name_of as name_of_format
 from ascendsim.ops.lowering import call as matmul_formats
-from ascendsim.ops.lowering.graph import Graph, GraphBuilder, one_group, split_groups
+from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels, product_kernel
+from ascendsim.ops.lowering.layouts import one_group, split_groups
 from ascendsim.ops.options.call import Options, ProductOptions, options_of, order_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import (
@@ -35,9 +36,9 @@ from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.schedules.matmul import through_ub
-from ascendsim.ops.schedules.vector.channel_sums import GradientRelayout, WeightRelayout
 from ascendsim.ops.schedules.vector.regroup import Regroup
 from ascendsim.ops.schedules.vector.relayout import PixelRelayout, Relayout
+from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number

@@ -15,7 +15,7 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.program.instruction import PIPES
 from ascendsim.report.calls import notes_of_layers
 from ascendsim.report.tables import CALL, ERRORS, GRADIENT, KERNEL, LAYER, TIME_PARTS, Entry, definitions
-from ascendsim.timing.timeline import critical_path, cycles_by_cause
+from ascendsim.timing.critical_path import critical_path, cycles_by_cause
 from ascendsim.timing.times import Occupation, occupation
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.ordered import gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.parallel import in_order
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.records import FigureEffect, JudgedGradient

@@ -293,7 +293,7 @@ def land(m: Any, rows: Any, now: int) -> None:
 
 
 def run(m: Any, rows: Any) -> int:
-    """Run a phase; `m` holds all tables (`state.py`), `rows` those of instructions, and room for the others.
+    """Run a phase; `m` holds all tables (`compiled_flows.py`), `rows` those of instructions, with room.
 
     Returns  FINISHED; STUCK if something waits for ever; FULL if HELD is too small; STOPPED once a transfer
              is under way after the cycle STOP

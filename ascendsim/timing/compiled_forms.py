@@ -212,7 +212,7 @@ class FormBook:
         return len(self._moved) - 1
 
     def tables(self) -> tuple[Table, Table, int]:
-        """Return the tables `forms` and `prices` (`state.py`), and the most slots that a form uses."""
+        """Return the tables `forms` and `prices` (`compiled_flows.py`), and the most slots of a form."""
         most = max([len(uses) for *_, uses in self._forms], default=0)
         forms = np.zeros((len(self._forms), f.USE + most), np.int64)
         if self._forms:

@@ -1,4 +1,4 @@
-"""Run one phase on the compiled engine: its tables (`state.py`), and what they hold after the run."""
+"""Run one phase on the compiled engine: its tables (`compiled_flows.py`), and what they hold then."""
 
 from __future__ import annotations
 

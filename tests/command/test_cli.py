@@ -14,8 +14,8 @@ import pytest
 from ascendsim import ConvProblem
 from ascendsim.cli import main
 from ascendsim.cli.run import WARM_NOTE, _work
-from ascendsim.parallel import busy, progress
 from ascendsim.profile import list_products, load_profile
+from ascendsim.progress import busy, progress
 
 SMALL = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1")
 CYCLES = (*SMALL, "--cycles-only")

@@ -19,8 +19,9 @@ from ascendsim.numerics.casts import round_to
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.call import Call
-from ascendsim.ops.lowering.graph import TransData, unpack_weight
+from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.layouts import unpack_weight
 from ascendsim.ops.plan import GRID, Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import Clusters

@@ -31,11 +31,11 @@ from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.reference import ordered as sums
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.ordered import gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.operators import operator_plan, product_tiling
+from ascendsim.timing.critical_path import critical_path, cycles_by_cause
 from ascendsim.timing.kernel import measure_kernel
-from ascendsim.timing.timeline import critical_path, cycles_by_cause
 from ascendsim.timing.times import occupation
 from tests.helpers import toy_machines
 
@@ -511,7 +511,7 @@ CALLS = {
     ],
     "ops.matmul.matmul": each(matmul),
     "ops.reference.call.reference_gradients": each(by_definition),
-    "ops.reference.ordered.gradients_float64": each(in_float64),
+    "ops.reference.float64.gradients_float64": each(in_float64),
     "ops.reference.ordered.bias_gradient": [summed],
     "ops.tiling.legal_tilings.legal_tilings": [sampled_tilings],
     "ops.tiling.plan_files.read_plans": [PLANS],
@@ -537,8 +537,8 @@ CALLS = {
     "studies.identify.folder.rank_by_public_figures": [
         lambda: precision.rank_by_public_figures(["block:4:RNE", "seq:RNE"])
     ],
-    "timing.timeline.critical_path": [timed_kernel],
-    "timing.timeline.cycles_by_cause": [timed_kernel],
+    "timing.critical_path.critical_path": [timed_kernel],
+    "timing.critical_path.cycles_by_cause": [timed_kernel],
     "timing.kernel.measure_kernel": [timed_kernel],
     "timing.times.occupation": [timed_kernel],
 }

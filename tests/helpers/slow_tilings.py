@@ -13,7 +13,7 @@ from ascendsim.ops.problems.sliding import Taps, first_box
 from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.given import plan_of
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.search_costs import NOWHERE, BaseBlock, Rates, SearchCosts, base_block
+from ascendsim.ops.tiling.search.costs import NOWHERE, BaseBlock, Rates, SearchCosts, base_block
 from ascendsim.ops.tiling.vendor.layer import LayerSizes, Layouts
 from ascendsim.ops.tiling.vendor.layer import Machine as RulesMachine
 from ascendsim.ops.tiling.vendor.operators import (

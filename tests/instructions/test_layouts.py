@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ascendsim.instructions.cube import Im2col
 from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
-from ascendsim.ops.lowering.graph import (
+from ascendsim.ops.lowering.layouts import (
     groups_of,
     pack_activation,
     pack_weight,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ascendsim.numerics.compiled import panels
+from ascendsim.numerics.compiled.jit import kernel
 from ascendsim.numerics.compiled.packing import (
     Scratch,
     aligned,
@@ -32,7 +33,7 @@ from ascendsim.numerics.compiled.panel_rounding import (
     store,
     tile,
 )
-from ascendsim.numerics.compiled.panels import LANES, ROWS, kernel
+from ascendsim.numerics.compiled.panels import LANES, ROWS
 from ascendsim.numerics.compiled.workspace import (
     KernelModel,
     bound,

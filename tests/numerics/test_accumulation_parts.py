@@ -16,7 +16,7 @@ import pytest
 
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.accumulation_twins import rounded, term
-from ascendsim.numerics.compiled import panels as jit
+from ascendsim.numerics.compiled import jit
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.compiled.block_sums import cut, is_normal, split
 from ascendsim.numerics.compiled.packing import MOST_KEPT, SCRATCH, Scratch
@@ -369,7 +369,7 @@ def run_python(code: str, **variables: str) -> str:
 def test_others_keep_the_cache_folder_they_set(tmp_path: Path) -> None:
     code = (
         "import numba, ascendsim.numerics.compiled.block_kernels\n"
-        "from ascendsim.numerics.compiled.panels import cache_folder\n"
+        "from ascendsim.numerics.compiled.jit import cache_folder\n"
         "print(numba.config.CACHE_DIR, cache_folder())"
     )
     theirs, ours = run_python(code, NUMBA_CACHE_DIR=str(tmp_path)).split()
@@ -385,7 +385,7 @@ def test_cache_folders_of_other_sources_go_after_a_day(tmp_path: Path) -> None:
         (base / name / "code").write_text("")
         used = time.time() - 3600 * (1 if name == "numba-recent" else 25)
         os.utime(base / name, (used, used))
-    code = "from ascendsim.numerics.compiled.panels import cache_folder; print(cache_folder())"
+    code = "from ascendsim.numerics.compiled.jit import cache_folder; print(cache_folder())"
     ours = Path(run_python(code, NUMBA_CACHE_DIR=str(tmp_path)))
     left = {path.name for path in base.iterdir()}
     assert left == {*names, ours.name} - {"numba-old", "removed-old"}
@@ -398,7 +398,7 @@ def test_cache_folders_of_other_sources_go_after_a_day(tmp_path: Path) -> None:
 def test_a_process_whose_cache_folder_is_removed_goes_on(tmp_path: Path) -> None:
     code = (
         "import shutil\n"
-        "from ascendsim.numerics.compiled.panels import cache_folder, kernel\n"
+        "from ascendsim.numerics.compiled.jit import cache_folder, kernel\n"
         "folder = cache_folder(); shutil.rmtree(folder)\n"
         "from tests.helpers.native_functions import read_at\n"
         "import numpy as np\n"
@@ -411,7 +411,7 @@ def test_a_process_whose_cache_folder_is_removed_goes_on(tmp_path: Path) -> None
 def test_without_a_cache_folder_kernels_are_compiled_for_the_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code = (
-        "from ascendsim.numerics.compiled.panels import cache_folder, kernel\n"
+        "from ascendsim.numerics.compiled.jit import cache_folder, kernel\n"
         "from tests.helpers.native_functions import read_at\n"
         "import numpy as np\n"
         "print(cache_folder(), kernel(read_at)(np.array([5, 6, 7]), 1))"

@@ -20,7 +20,8 @@ from ascendsim.errors import STATUS_NAMES, AclnnError
 from ascendsim.numerics.casts import decode, encode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.ordered import TWIN_LIMIT_MACS, gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64
+from ascendsim.ops.reference.ordered import TWIN_LIMIT_MACS
 from ascendsim.profile import load_profile
 from fuzz.draws import any_problem, any_view
 from fuzz.judge import WrongError, must

@@ -17,7 +17,7 @@ from ascendsim.numerics.format_rounding import narrow_to_odd
 from ascendsim.ops.options.call import Options
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.ordered import gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.rules import ConvTbcBackwardCall, resolve
 from ascendsim.rules.loader import rule_product
 from tests.conftest import NO_DATA

@@ -9,7 +9,7 @@ from ascendsim import ConfigError, ConvProblem, Tiling, convolution_backward, es
 from ascendsim.ops.lowering.kernels import grad_input_type, grad_weight_type
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.running import execute
-from ascendsim.ops.tiling.vendor.arch22_wgrad_blocks import takes_basic_blocks
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import takes_basic_blocks
 from ascendsim.ops.tiling.vendor.layer import LayerSizes
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import call_of

@@ -11,7 +11,7 @@ from ascendsim import matmul as matmul_of
 from ascendsim.errors import CapacityError, ConfigError, ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.ops.problems.products import MatmulGemm
-from ascendsim.ops.tiling.search_costs import block_tiling, matmul_tiling, ranked
+from ascendsim.ops.tiling.search.matmul import block_tiling, matmul_tiling, ranked
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers import both_engines
 from tests.helpers.conv_cases import assert_each_class_is_missed

@@ -11,12 +11,12 @@ import pytest
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
+from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.reference.ordered import (
     DgradOrder,
     add_as_tree,
     add_in_order,
     bias_gradient,
-    gradients_float64,
     im2col,
     ordered_dgrad,
     ordered_wgrad,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ascendsim.ops.tiling.vendor.arch22_wgrad_blocks import takes_basic_blocks
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import takes_basic_blocks
 from tests.helpers.outside_records import differences, layer_of, machine_of, records, told, vectors
 from tests.helpers.slow_tilings import ARCH22, base, layer, plan, rows, square
 

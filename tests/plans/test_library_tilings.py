@@ -16,7 +16,7 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.folded import kernel_problem
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.tiling.search_costs import Rates, SearchCosts
+from ascendsim.ops.tiling.search.costs import Rates, SearchCosts
 from ascendsim.ops.tiling.vendor.library import _best_tiles, _dgrad_grids, library_dgrad
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of

@@ -14,10 +14,11 @@ from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling import choose as search_plans
 from ascendsim.ops.tiling import given
-from ascendsim.ops.tiling.choose import dgrad_tilings, wgrad_tilings
 from ascendsim.ops.tiling.given import schedules_given, tilings_given
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.search_costs import matmul_tiling
+from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
+from ascendsim.ops.tiling.search.matmul import matmul_tiling
+from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.ops.tiling.timed import LEAST_CANDIDATES, MOST_MMADS, fastest, fastest_of_few
 from ascendsim.ops.tiling.vendor.matmul import OperatorTiling, operator_tiling
 from ascendsim.profile import load_profile

@@ -19,9 +19,11 @@ from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling import choose, timed
 from ascendsim.ops.tiling import choose as search_plans
-from ascendsim.ops.tiling.choose import dgrad_tilings, search_plan, wgrad_tilings
+from ascendsim.ops.tiling.choose import search_plan
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.search_costs import NOWHERE, Rates, SearchCosts, TapBox
+from ascendsim.ops.tiling.search.costs import NOWHERE, Rates, SearchCosts, TapBox
+from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
+from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.ops.tiling.timed import BEST_FEW, MOST_MMADS_OF_FEW, fastest_of_few
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import PROVENANCE

@@ -6,8 +6,8 @@ host code of the public operators chooses, as the rules' own modules say.
 
 import pytest
 
-from ascendsim.ops.tiling.vendor.arch35_dgrad import part_of, turned_first
-from ascendsim.ops.tiling.vendor.arch35_dgrad_block import Dgrad35Block, Dgrad35Part
+from ascendsim.ops.tiling.vendor.arch35.dgrad import part_of, turned_first
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Dgrad35Block, Dgrad35Part
 from ascendsim.ops.tiling.vendor.layer import Layouts
 from tests.helpers.outside_records import differences, layer_of, machine_of, records, vectors
 from tests.helpers.slow_tilings import ARCH35, LAST, base, layer, plan, rows, square

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ascendsim.ops.tiling.vendor.arch35_wgrad import beyond_load3d, merge_factor, takes_winograd
+from ascendsim.ops.tiling.vendor.arch35.wgrad import beyond_load3d, merge_factor, takes_winograd
 from ascendsim.ops.tiling.vendor.layer import Layouts
 from ascendsim.ops.tiling.vendor.names import FOLLOWS
 from tests.helpers.outside_records import differences, layer_of, machine_of, records, vectors

@@ -8,8 +8,8 @@ import pytest
 
 from ascendsim import ConvProblem
 from ascendsim.errors import CapacityError, UnsupportedError
-from ascendsim.ops.tiling.vendor.arch35_dgrad_block import Dgrad35Part
-from ascendsim.ops.tiling.vendor.arch35_wgrad import Tail, tail_along
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import Dgrad35Part
+from ascendsim.ops.tiling.vendor.arch35.wgrad import Tail, tail_along
 from ascendsim.ops.tiling.vendor.layer import (
     LayerSizes,
     Machine,

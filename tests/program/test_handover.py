@@ -18,7 +18,8 @@ from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import NestProgram, ProgramBuilder
 from ascendsim.timing import kernel as door
-from ascendsim.timing.timeline import arrivals, critical_path
+from ascendsim.timing.critical_path import critical_path
+from ascendsim.timing.timeline import arrivals
 from ascendsim.timing.times import occupation
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.conv_cases import plain

@@ -21,7 +21,7 @@ from ascendsim.instructions.relayout import CopyUbToL1, SpreadPixels
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.factor import Threads
 from ascendsim.ops.gradients.layouts import packed_kernels
-from ascendsim.ops.lowering.graph import pack_weight
+from ascendsim.ops.lowering.layouts import pack_weight
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.schedules.blocks import tile_rings

@@ -13,7 +13,7 @@ from ascendsim.functional import run_kernel
 from ascendsim.instructions.relayout import OffDiagonal, OntoDiagonal
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.numerics.dtypes import dtype as find_dtype
-from ascendsim.ops.lowering.graph import (
+from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,
     block_diagonal,

@@ -1,6 +1,6 @@
 """Does TransData bring every element to its place, and cost what its loops say?
 
-The places are those of the plain array code in `ops/lowering/graph.py`, which `test_layouts.py` holds to
+The places are those of the plain array code in `ops/lowering/layouts.py`, which `test_layouts.py` holds to
 the definition of each layout.
 """
 
@@ -19,7 +19,7 @@ from ascendsim.errors import ShapeError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.relayout import Turn, TurnTile
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
-from ascendsim.ops.lowering.graph import (
+from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,
     pack_activation,

@@ -15,9 +15,9 @@ from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.matmul import change_of
 from ascendsim.ops.plan import Plan, shares
 from ascendsim.ops.schedules.vector.boxes import BoxCut, extents
-from ascendsim.ops.schedules.vector.channel_sums import DiagonalGradient, DiagonalWeight
 from ascendsim.ops.schedules.vector.elementwise import cast, zero_fill
 from ascendsim.ops.schedules.vector.relayout import Box, PixelRelayout
+from ascendsim.ops.schedules.vector.taps import DiagonalGradient, DiagonalWeight
 from ascendsim.ops.tiling.vendor.names import from_vendor, to_vendor, unnamed
 from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import GmTensor

@@ -18,7 +18,7 @@ from ascendsim.ops.problems.products import Clusters
 from ascendsim.ops.reference.call import winograd_wgrad
 from ascendsim.ops.reference.ordered import ordered_wgrad, reduction_of
 from ascendsim.ops.schedules.base import WgradOrder, WinogradBlock
-from ascendsim.ops.tiling.vendor.arch35_wgrad import takes_winograd
+from ascendsim.ops.tiling.vendor.arch35.wgrad import takes_winograd
 from ascendsim.ops.tiling.vendor.layer import LayerSizes, Layouts
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer
 from ascendsim.workloads import load_workload, workload_names

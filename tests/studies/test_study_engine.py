@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile
-from ascendsim import parallel as progress
+from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile, progress
 from ascendsim.errors import ConfigError, DataError
 from ascendsim.studies.engine import point as point_module
 from ascendsim.studies.engine.measure import PointAnswer, measure

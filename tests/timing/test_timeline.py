@@ -14,15 +14,12 @@ from ascendsim.program.kernel import Core, CoreWork, Phase
 from ascendsim.program.places import Slot
 from ascendsim.program.program import Program
 from ascendsim.report.document import occupation_entry
+from ascendsim.timing.critical_path import PathStep, critical_path, cycles_by_cause, cycles_by_pipe
 from ascendsim.timing.timeline import (
     CoreTimeline,
-    PathStep,
     PhaseTimeline,
     SlotGroup,
     Timeline,
-    critical_path,
-    cycles_by_cause,
-    cycles_by_pipe,
     levels,
     occupied,
     times_of,

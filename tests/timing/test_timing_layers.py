@@ -21,7 +21,8 @@ from ascendsim.ops.schedules.wgrad.cut import narrowed_to
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling.legal_tilings import least_time
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.timing.timeline import critical_path, times_of
+from ascendsim.timing.critical_path import critical_path
+from ascendsim.timing.timeline import times_of
 from ascendsim.timing.times import occupation
 from ascendsim.workloads import load_workload
 from tests.helpers.both_engines import time_kernel

@@ -50,9 +50,9 @@ TIMING = [
     Mutation("timing/simpy_engine", " + self.priced.prices[other].lead_cycles", ""),
     Mutation("timing/simpy_engine", "free = max(free, self.done[other] + piece)", "pass"),
     Mutation("timing/simpy_engine", "self.done[other] + piece)", "self.done[other])"),
-    Mutation("timing/timeline", "work.done[last] > work.start[index]", "False"),
+    Mutation("timing/critical_path", "work.done[last] > work.start[index]", "False"),
     Mutation("timing/times", 'busy.setdefault("S", times.entry_cycles)', "pass"),
-    Mutation("timing/timeline", "if timeline.entry_cycles:", "if False:"),
+    Mutation("timing/critical_path", "if timeline.entry_cycles:", "if False:"),
 ]
 TIMES = [*LINKS, *TIMING]
 

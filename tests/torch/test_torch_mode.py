@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ascendsim import ConvProblem, convolution_backward, estimate
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError, ShapeError, UnsupportedError
 from ascendsim.numerics.metrics import Specials, specials_of
-from ascendsim.ops.reference.ordered import gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64
 from tests.helpers.calls import problems
 from tests.helpers.torch_samples import (
     KINDS,

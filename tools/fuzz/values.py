@@ -6,7 +6,7 @@ import numpy as np
 
 from ascendsim import AclnnError, ConvProblem, Tiling, conv_tbc_backward, convolution_backward
 from ascendsim.numerics.casts import decode
-from ascendsim.ops.reference.ordered import gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64
 from fuzz.draws import any_problem, any_view, described
 from fuzz.judge import must
 from tests.helpers.calls import (

@@ -78,7 +78,7 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
     On standard error: a second run of the same study says 0 there, and prints the same answer.
     """
     from ascendsim.files import make_folder, require_file, require_folder
-    from ascendsim.parallel import counted
+    from ascendsim.progress import counted
     from ascendsim.studies.engine.run import Budget, Engine, Store
     from ascendsim.studies.table import require_table_name
 

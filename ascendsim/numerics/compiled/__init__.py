@@ -2,8 +2,9 @@
 
 From the bottom up; each module imports only from lines above its own:
 
-    panels            compile a function, and keep the machine code; a value of ROWS x LANES accumulators in
-                      vector registers, and its operations; the processor's own rounding toward zero
+    jit               compile a function, and keep the machine code
+    panels            a value of ROWS x LANES accumulators in vector registers, and its operations; the
+                      processor's own rounding toward zero, while a kernel runs
     panel_rounding    panels from and to memory; sticky doubles, two-term sums, one correct rounding in any
                       mode; the exact sum of any terms
     packing           operands packed for panels, a panel reduced to one scalar, memory that is taken in turn

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.packing import (
     Accumulators,
     fill_singles,
@@ -34,12 +35,9 @@ from ascendsim.numerics.compiled.panels import (
     absolute,
     as_bits,
     as_float,
-    called,
     equal,
     fma,
-    inlined,
     integer_to_double,
-    kernel,
     out_of_line,
     round_to_nearest,
     round_toward_zero,

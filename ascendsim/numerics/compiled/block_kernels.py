@@ -20,6 +20,7 @@ from ascendsim.numerics.compiled.block_sums import (
     plain_sum,
     widened,
 )
+from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.packing import (
     Accumulators,
     give_back,
@@ -52,11 +53,8 @@ from ascendsim.numerics.compiled.panels import (
     ROWS,
     any_lane,
     as_bits,
-    called,
     differs,
     fma,
-    inlined,
-    kernel,
     out_of_line,
     round_to_nearest,
     round_toward_zero,

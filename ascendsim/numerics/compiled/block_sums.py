@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from llvmlite import ir
 
+from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.packing import fill_magnitudes
 from ascendsim.numerics.compiled.panel_rounding import (
     add_term,
@@ -36,11 +37,9 @@ from ascendsim.numerics.compiled.panels import (
     any_lane,
     as_bits,
     as_float,
-    called,
     cgutils,
     differs,
     fma,
-    inlined,
     intrinsic,
     nonzero,
     out_of_line,

@@ -23,6 +23,7 @@ from ascendsim.numerics.compiled.block_sums import (
     is_normal,
     left_of,
 )
+from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.lines import (
     FactorLines,
     ReductionPiece,
@@ -61,11 +62,8 @@ from ascendsim.numerics.compiled.panels import (
     absolute,
     any_lane,
     as_bits,
-    called,
     differs,
     fma,
-    inlined,
-    kernel,
     out_of_line,
     spread,
     to_single,

@@ -13,16 +13,14 @@ import numpy as np
 from llvmlite import ir
 
 from ascendsim.numerics.compiled.block_sums import Packed
+from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.panel_rounding import at, make_array, put
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
     SCALARS,
     Value,
-    called,
-    inlined,
     intrinsic,
-    kernel,
     out_of_line,
     types,
     vector,

@@ -13,6 +13,7 @@ import numba.core.cgutils
 import numpy as np
 from llvmlite import ir
 
+from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.panel_rounding import at, put, scalar_bits, scalar_float, store, tile
 from ascendsim.numerics.compiled.panels import (
     LANES,
@@ -23,9 +24,7 @@ from ascendsim.numerics.compiled.panels import (
     any_lane,
     as_bits,
     as_float,
-    called,
     equal,
-    inlined,
     intrinsic,
     select,
     spread,

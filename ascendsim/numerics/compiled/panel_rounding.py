@@ -15,6 +15,7 @@ import numba.np.arrayobj
 import numpy as np
 from llvmlite import ir
 
+from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.panels import (
     HALF_CONVERSIONS,
     LANES,
@@ -26,11 +27,9 @@ from ascendsim.numerics.compiled.panels import (
     as_bits,
     as_float,
     as_ones,
-    called,
     differs,
     equal,
     half_to_single,
-    inlined,
     intrinsic,
     negative,
     nonzero,

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 
+from ascendsim.numerics.compiled.jit import kernel
 from ascendsim.numerics.compiled.panel_rounding import at, make_array, store, tile
 from ascendsim.numerics.compiled.panels import (
     HALF_CONVERSIONS,
@@ -24,7 +25,6 @@ from ascendsim.numerics.compiled.panels import (
     differs,
     half_to_single,
     intrinsic,
-    kernel,
     pack,
     splat,
     to_half,

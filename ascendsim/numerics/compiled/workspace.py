@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.packing import (
     MARGIN,
     SCRATCH,
@@ -38,17 +39,7 @@ from ascendsim.numerics.compiled.panel_rounding import (
     scalar_float,
     tile,
 )
-from ascendsim.numerics.compiled.panels import (
-    LANES,
-    ROWS,
-    absolute,
-    as_bits,
-    called,
-    inlined,
-    out_of_line,
-    spread,
-    to_single,
-)
+from ascendsim.numerics.compiled.panels import LANES, ROWS, absolute, as_bits, out_of_line, spread, to_single
 
 Array = Any
 

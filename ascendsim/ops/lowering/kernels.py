@@ -23,8 +23,8 @@ from ascendsim.ops.lowering.call import (
     squeezed,
     vector_overflow,
 )
-from ascendsim.ops.lowering.graph import (
-    GraphBuilder,
+from ascendsim.ops.lowering.graph import GraphBuilder
+from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,
     block_diagonal,

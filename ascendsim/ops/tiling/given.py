@@ -21,7 +21,7 @@ from ascendsim.ops.schedules.wgrad.stream import WgradStream
 from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.request import LayerPlans, PartialPlan, PlanRequest, plan_given
 from ascendsim.ops.tiling.timed import STEPS, fastest_of_few, fitted, most_cores, unit_of
-from ascendsim.ops.tiling.vendor.arch35_wgrad import tail_along
+from ascendsim.ops.tiling.vendor.arch35.wgrad import tail_along
 
 Given = Mapping[str, Any]
 # The nest of a tiling that is given without one.

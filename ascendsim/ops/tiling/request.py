@@ -220,8 +220,8 @@ class PlanRequest:
         layer, machine, weight = self.layer, self.machine, self.gradient == "grad_weight"
         if not self.profile.generation.changes_layouts:
             # Imported here: most calls have one group.
-            from ascendsim.ops.tiling.vendor.arch35_dgrad import merge_factor as dgrad_35
-            from ascendsim.ops.tiling.vendor.arch35_wgrad import merge_factor as wgrad_35
+            from ascendsim.ops.tiling.vendor.arch35.dgrad import merge_factor as dgrad_35
+            from ascendsim.ops.tiling.vendor.arch35.wgrad import merge_factor as wgrad_35
 
             if weight:
                 return wgrad_35(layer, machine)

@@ -19,7 +19,7 @@ from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, cube_overflow, leaves_in, vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem, as_multiplied
-from ascendsim.ops.reference.ordered import gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.profile import Profile
 from ascendsim.rules import load_rules
 from ascendsim.studies.arithmetic.formats import format_of, quantise

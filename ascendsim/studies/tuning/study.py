@@ -32,7 +32,8 @@ from ascendsim.studies.tuning.records import (
 from ascendsim.studies.tuning.search import tune, unmade
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, waits_of
 from ascendsim.studies.verdicts import judged
-from ascendsim.timing.timeline import Occupied, Timeline, critical_path, cycles_by_pipe, occupied, stages
+from ascendsim.timing.critical_path import critical_path, cycles_by_pipe
+from ascendsim.timing.timeline import Occupied, Timeline, occupied, stages
 from ascendsim.timing.times import bytes_by_pipe
 
 # Parts of the longer plan's time in which what buffers hold is averaged: as many as a picture shows apart.

@@ -15,15 +15,15 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, merged
 from ascendsim.ops.problems.products import CLUSTER, Clusters
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.arch22_dgrad import basic_block as dgrad_block
-from ascendsim.ops.tiling.vendor.arch22_dgrad import core_grid as dgrad_grid
-from ascendsim.ops.tiling.vendor.arch22_wgrad_blocks import basic_block as wgrad_block
-from ascendsim.ops.tiling.vendor.arch22_wgrad_blocks import stream_k as wgrad_streams
-from ascendsim.ops.tiling.vendor.arch22_wgrad_blocks import takes_basic_blocks
-from ascendsim.ops.tiling.vendor.arch22_wgrad_grid import core_grid as wgrad_grid
-from ascendsim.ops.tiling.vendor.arch35_dgrad import grad_input as dgrad_35
-from ascendsim.ops.tiling.vendor.arch35_wgrad import POINTS, SIDE, takes_winograd, winograd
-from ascendsim.ops.tiling.vendor.arch35_wgrad import stream_k as wgrad_35
+from ascendsim.ops.tiling.vendor.arch22.dgrad import basic_block as dgrad_block
+from ascendsim.ops.tiling.vendor.arch22.dgrad import core_grid as dgrad_grid
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import basic_block as wgrad_block
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import stream_k as wgrad_streams
+from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import takes_basic_blocks
+from ascendsim.ops.tiling.vendor.arch22.wgrad_grid import core_grid as wgrad_grid
+from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
+from ascendsim.ops.tiling.vendor.arch35.wgrad import POINTS, SIDE, takes_winograd, winograd
+from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, align, ceil_div
 from ascendsim.ops.tiling.vendor.library import library
 

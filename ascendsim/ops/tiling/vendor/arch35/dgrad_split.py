@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ascendsim.ops.tiling.vendor.arch35_dgrad_block import (
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import (
     WIDEST_LOADED,
     Dgrad35Block,
     Dgrad35Part,

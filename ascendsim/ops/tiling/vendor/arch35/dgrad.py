@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import gcd
 from typing import Any, NamedTuple
 
-from ascendsim.ops.tiling.vendor.arch35_dgrad_block import (
+from ascendsim.ops.tiling.vendor.arch35.dgrad_block import (
     C04_CHANNELS,
     LONGEST,
     LONGEST_NARROW,
@@ -32,7 +32,7 @@ from ascendsim.ops.tiling.vendor.arch35_dgrad_block import (
     shared,
     with_steps,
 )
-from ascendsim.ops.tiling.vendor.arch35_dgrad_split import holding_all, kernel_split, through_gm
+from ascendsim.ops.tiling.vendor.arch35.dgrad_split import holding_all, kernel_split, through_gm
 from ascendsim.ops.tiling.vendor.layer import (
     FRACTAL,
     PLAIN,

@@ -1,0 +1,1 @@
+"""Tilings of our own: candidates ranked by what their instructions cost."""

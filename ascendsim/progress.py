@@ -1,0 +1,134 @@
+"""Progress on standard error: a bar on a terminal, a line now and then in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+# Between two lines in a pipe: a log stays short, and whoever reads it knows that work goes on.
+QUIET_SECONDS = 30.0
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Give a function to call with the name of each of `total` tasks before it begins."""
+    # On standard error, since what is printed may be JSON for another program.
+    if not sys.stderr.isatty():
+        begun: list[str] = []
+        with _lines(lambda: f"{len(begun)} of {total}: {begun[-1]}" if begun else f"0 of {total}"):
+            yield begun.append
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}")
+    with _bar(*columns) as bar:
+        task = bar.add_task("", total=total)
+        told = False
+
+        def advance(name: str) -> None:
+            nonlocal told
+            # The call comes before each task, so the first call completes none.
+            bar.update(task, description=name, advance=1 if told else 0)
+            told = True
+
+        yield advance
+
+
+class Counted:
+    """Shows the progress of a study, in the same words and numbers on a terminal and in a pipe.
+
+    A study makes calls in rounds, and each round depends on the answers of the last: the number of rounds is
+    not known before. So two counts are shown, of the round and of the whole. `computed` is the second one.
+    """
+
+    def __init__(self, show: Callable[[int, int, str], None]) -> None:
+        self.computed = 0
+        self._show = show
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        """Take in that a point was computed: the `done`th of `total` of its round."""
+        self.computed += 1
+        said = f"{done} of {total} calls of this round, {self.computed} in all rounds so far: {name}"
+        self._show(done, total, said)
+
+
+@contextmanager
+def counted() -> Iterator[Counted]:
+    """Give what to call with (done, all of this round, name of the one just done).
+
+    On a terminal a bar; in a pipe a line every ten seconds on standard error, so that a log shows life.
+    """
+    if not sys.stderr.isatty():
+        line = _LineNowAndThen()
+        yield Counted(lambda _done, _total, said: line(said))
+        return
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+    with _bar(BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False)) as bar:
+        task = bar.add_task("", total=None)
+        yield Counted(
+            lambda done, total, said: bar.update(task, completed=done, total=total, description=said)
+        )
+
+
+def _bar(*columns: ProgressColumn) -> Progress:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+class _LineNowAndThen:
+    """Writes a line on standard error when the last one, or the beginning, is ten seconds ago."""
+
+    SECONDS = 10
+
+    def __init__(self) -> None:
+        self._last = monotonic()
+
+    def __call__(self, said: str) -> None:
+        if monotonic() - self._last >= self.SECONDS:
+            self._last = monotonic()
+            print(said, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show that something of unknown length is under way."""
+    if not sys.stderr.isatty():
+        with _lines(lambda: what):
+            yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+@contextmanager
+def _lines(say: Callable[[], str]) -> Iterator[None]:
+    """Print what `say` returns and the seconds so far, every QUIET_SECONDS until the work is done."""
+    done, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not done.wait(QUIET_SECONDS):
+            print(
+                f"ascendsim: {say()} ({time.monotonic() - began:.0f} s so far)", file=sys.stderr, flush=True
+            )
+
+    # A daemon, so that an interrupted run does not wait for it.
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
