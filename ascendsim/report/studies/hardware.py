@@ -363,9 +363,10 @@ DESIGNS = (
 
 def codesign_table(answer: DesignAnswer) -> Table:
     """Show every design, the product as it is first."""
-    front = _names(answer.front)
+    front, untold = answer.front, _names(answer.untold)
+    on_front = _names(front)
     rows = tuple(
-        (at, design.name, design.cost, *_design_cells(design, answer, front))
+        (at, design.name, design.cost, *_design_cells(design, front[-1:], untold, design.name in on_front))
         for at, design in enumerate(answer.designs, start=1)
     )
     return Table("Designs", DESIGNS, rows)
@@ -375,19 +376,22 @@ def _names(designs: Iterable[Design]) -> frozenset[str]:
     return frozenset(design.name for design in designs)
 
 
-def _design_cells(design: Design, answer: DesignAnswer, front: frozenset[str]) -> tuple[Any, ...]:
+def _design_cells(
+    design: Design, fastest: Sequence[Design], untold: frozenset[str], on_front: bool
+) -> tuple[Any, ...]:
     if design.reason:
         why = design.reason.partition("\n")[0]
         return None, None, "", f"refused: {why}" if design.refused else why
-    saved = 1 - answer.front[-1].tuned_us / design.tuned_us
-    if design is answer.front[-1]:
+    (best,) = fastest
+    saved = 1 - best.tuned_us / design.tuned_us
+    if design is best:
         told = "is it"
-    elif design in answer.untold:
+    elif design.name in untold:
         told = UNCLEAR
     else:
         doubt = design.behind
         told = between((doubt.low, doubt.high)) if doubt else f"{share(saved)} %"
-    return design.usual_us, design.tuned_us, told, "yes" if design.name in front else ""
+    return design.usual_us, design.tuned_us, told, "yes" if on_front else ""
 
 
 def codesign_page(answer: DesignAnswer) -> Page:
@@ -415,7 +419,7 @@ def codesign_page(answer: DesignAnswer) -> Page:
 
 def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
     """Return the answer as plain values."""
-    front = _names(answer.front)
+    front, untold = _names(answer.front), _names(answer.untold)
     names = ("name", "cost", "usual_us", "tuned_us", "reason")
     return {
         "answer": codesign_sentence(answer),
@@ -426,7 +430,7 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
         "designs": [
             {name: getattr(design, name) for name in names}
             | {"figures": dict(design.figures), "front": design.name in front}
-            | {"told_from_fastest": design not in answer.untold}
+            | {"told_from_fastest": design.name not in untold}
             | {"fastest_saves_between": [design.behind.low, design.behind.high] if design.behind else None}
             for design in answer.designs
         ],
