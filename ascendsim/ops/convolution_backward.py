@@ -21,6 +21,7 @@ from ascendsim.ops.options.asked import (
     asked_call,
     decide,
     gradient_shapes,
+    output_views,
     planned_call,
     problem_of,
     without_bias,
@@ -30,7 +31,6 @@ from ascendsim.ops.options.call import (
     Options,
     options_of,
     order_given,
-    output_views,
     thread_count,
 )
 from ascendsim.ops.plan import Plan

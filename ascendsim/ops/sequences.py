@@ -12,10 +12,10 @@ from ascendsim.ops.graph_times import left_by_graph
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import CallOptions, options_of
-from ascendsim.ops.options.l2_start import CHAINED, L2_NOTES
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import common_fields, time_graph
+from ascendsim.timing.l2.words import CHAINED, L2_NOTES
 
 if TYPE_CHECKING:
     from ascendsim.ops.options.asked import Format, Mask

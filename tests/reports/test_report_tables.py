@@ -201,6 +201,16 @@ def test_who_changes_no_layouts_is_named_with_what_to_compare():
     assert terms_line([PRODUCT, PRODUCT]) == terms_line([many, many]) == ""
 
 
+def test_no_layout_is_advised_that_spares_no_kernel():
+    # A Transpose that folds images runs under the layout that was advised, too.
+    folds = PRODUCT | {"variant": "toy2", "kernels": [KERNEL, CAST | {"op_type": "Transpose"}]}
+    line = terms_line([PRODUCT, folds])
+    assert line == "In like terms compare core: toy1 runs no kernel that changes layouts."
+    # There the note on rows is left to itself.
+    rows = PRODUCT | {"notes": [ROWS_NOTE]}
+    assert any(ROWS in line for line in common_lines([rows, folds], details=False))
+
+
 def test_variants_that_differ_in_nothing_shown_share_a_row():
     one = {
         "product": "toy",

@@ -352,6 +352,7 @@ def test_columns_of_intervals_are_left_out_where_none_was_asked_for(doubtful):
 def test_the_page_has_every_change_under_every_start(doubtful):
     page = hardware_page(doubtful)
     assert page.answer == hardware_sentence(doubtful)
+    assert {f"L2 {start}" for start in doubtful.question.starts} <= page.definitions.keys()
     table, parts = page.sections[0].tables
     assert table == hardware_table(doubtful)
     # Before and after, what the time is made of adds up to it.

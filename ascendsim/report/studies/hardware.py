@@ -26,10 +26,10 @@ from ascendsim.report.studies.hardware_words import (
     within_words,
 )
 from ascendsim.report.tables import value
-from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.hardware.records import CORES, Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
 from ascendsim.studies.records import PARTS
 from ascendsim.studies.table import Table, form, microseconds, numbers, saving, share, us, words
+from ascendsim.timing.l2.words import l2_meanings
 
 # So many changes fit a screen, whatever they do.
 MANY = 12
@@ -74,7 +74,6 @@ DEFINITIONS = {
     f"{NEEDS}, {PARTLY}": "At least half, or a tenth, of what the change itself saves comes of new plans "
     "that do not fit the unchanged product, or save less there: with the same plans it is that much less.",
     NO_FIT: "A plan of the unchanged product does not fit the changed one, so that new ones are followed.",
-    **L2_STARTS,
 }
 
 
@@ -234,7 +233,8 @@ def hardware_page(answer: HardwareAnswer) -> Page:
     ]
     layers = tuple(layer_table(gain) for gain in answer.gains)
     sections.append(Section("Layer by layer", (), (), layers, collapsed=True))
-    return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), DEFINITIONS)
+    definitions = DEFINITIONS | l2_meanings(answer.question.starts)
+    return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), definitions)
 
 
 def hardware_answered(answer: HardwareAnswer) -> Answered:
@@ -318,7 +318,6 @@ DESIGN_DEFINITIONS = {
     UNCLEAR: "The fastest design saves no more of its time than the margin, or not with figures at every end "
     "of their ranges. Else it saves what lies between the two, each figure moved alone, then all together.",
     "front": "No other design takes at most its time at no more cost.",
-    **L2_STARTS,
 }
 
 
@@ -414,7 +413,8 @@ def codesign_page(answer: DesignAnswer) -> Page:
     )
     section = Section("Designs", (), pictures, (codesign_table(answer),))
     title = f"Which designs are worth their cost? {answer.question.title} on {answer.variant}"
-    return Page(title, codesign_sentence(answer), (section,), DESIGN_DEFINITIONS)
+    definitions = DESIGN_DEFINITIONS | l2_meanings(answer.question.starts)
+    return Page(title, codesign_sentence(answer), (section,), definitions)
 
 
 def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
