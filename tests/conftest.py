@@ -1,5 +1,6 @@
 """What all tests share: outside data, the command, and why tests were skipped."""
 
+import gc
 import json
 import os
 import resource
@@ -21,6 +22,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # Workers that share the tests are given a width, and what is printed without one is tested.
 os.environ.pop("COLUMNS", None)
+
+
+def pytest_collection_finish():
+    """Let the collector pass over the twenty thousand tests, and look less often at what they make."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_addoption(parser):

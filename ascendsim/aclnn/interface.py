@@ -275,7 +275,7 @@ def conv_tbc_backward_get_workspace_size(
 ) -> tuple[int, Executor]:
     """Check a call of aclnnConvTbcBackward; `grad_output` is what the vendor calls self.
 
-    Returns, raises  as `convolution_backward_get_workspace_size`
+    Options, returns, raises  as `convolution_backward_get_workspace_size`; no option layout
     """
     given = {
         "grad_output": grad_output,
@@ -314,18 +314,19 @@ def first_phase(
         raise AclnnError(INVALID, CHECK, str(error)) from error
     # Only an accepted call needs figures; see `_profile`.
     profile, checked = _profile(product), typed(call)
-    given = _own_options(options)
-    size = workspace_bytes(checked, decision, _resolved(profile, rules, given))
+    given = _own_options(checked, options)
+    size = workspace_bytes(checked, decision, _resolved(checked, decision, profile, rules, given))
     return size, Executor(checked, decision, size, tensors, profile, rules, given, bool(strict))
 
 
-def _own_options(options: Any) -> FrozenMap[str, Any]:
+def _own_options(call: ConvolutionBackwardCall | ConvTbcBackwardCall, options: Any) -> FrozenMap[str, Any]:
     """Return the keywords of the operator that are no arguments of the interface."""
-    from ascendsim.ops.options.call import CallOptions
+    from ascendsim.ops.options.call import CallOptions, TbcOptions
 
     # What the interface's own arguments say is said once.
     said = ("product", "rules", "output_dtypes", "output_strides")
-    known = [name for name in CallOptions.__annotations__ if name not in said]
+    listed = TbcOptions if isinstance(call, ConvTbcBackwardCall) else CallOptions
+    known = [name for name in listed.__annotations__ if name not in said]
     if options is not None and not isinstance(options, Mapping):
         raise AclnnError(
             INVALID, CHECK, f"options is {shown(options)}; it must be a table such as {{'order': 3}}"
@@ -338,7 +339,13 @@ def _own_options(options: Any) -> FrozenMap[str, Any]:
     return FrozenMap(options or {})
 
 
-def _resolved(profile: Profile, rules: Any, given: Mapping[str, Any]) -> Options:
+def _resolved(
+    call: ConvolutionBackwardCall | ConvTbcBackwardCall,
+    decision: Decision,
+    profile: Profile,
+    rules: Any,
+    given: Mapping[str, Any],
+) -> Options:
     """Return the operator's options, whose values are looked at before anything is planned."""
     from ascendsim.numerics.accumulation import AccumulationModel
     from ascendsim.ops.options.call import Options, order_given
@@ -348,6 +355,7 @@ def _resolved(profile: Profile, rules: Any, given: Mapping[str, Any]) -> Options
         options = Options(profile, rules=rules, **{name: given[name] for name in given if name != "order"})
         if isinstance(options.accumulation, str):
             AccumulationModel.parse(options.accumulation)
+        options.refuse_strides(call, decision)
         return options
     except AscendSimError as error:
         raise AclnnError(INVALID, CHECK, str(error)) from error

@@ -24,17 +24,18 @@ from ascendsim.ops.options.asked import (
     asked_call,
     decide,
     gradient_shapes,
+    output_views,
     planned_call,
     problem_of,
+    strides_in_order,
     without_bias,
 )
 from ascendsim.ops.options.call import (
     CallOptions,
     Options,
+    TbcOptions,
     options_of,
     order_given,
-    output_views,
-    strides_in_order,
     thread_count,
 )
 from ascendsim.ops.plan import Plan
@@ -234,7 +235,7 @@ def conv_tbc_backward(
     order: str | int = "program",
     timing: bool = True,
     threads: int = 1,
-    **keywords: Unpack[CallOptions],
+    **keywords: Unpack[TbcOptions],
 ) -> ConvolutionBackwardResult:
     """Compute the gradients of conv_tbc bit for bit, and the cycles they take.
 
@@ -242,12 +243,12 @@ def conv_tbc_backward(
     Lowering the tensors are permuted, convolution backward runs in 1-D with stride and dilation 1 and one
              group, and grad_input and grad_weight are permuted back; each permutation is a kernel
     Order, timing, threads as of `convolution_backward`
-    Keywords as `CallOptions` describes them
+    Keywords as `TbcOptions` describes them
     Returns  all three gradients: there is no mask; their formats are those of input, weight and bias
     Raises   as `convolution_backward`
     Source   operator page of aclnnConvTbcBackward; positions as torch's conv_tbc_backward
     """
-    options = options_of("conv_tbc_backward", keywords)
+    options = options_of("conv_tbc_backward", keywords, TbcOptions)
     order = order_given(order)
     given = zip((*INPUTS, "bias"), (grad_output, input, weight, bias), strict=True)
     operands = {name: Operand.of(value, name) for name, value in given}

@@ -15,7 +15,6 @@ from ascendsim.ops.graph_times import left_by_graph
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import CallOptions, Options, Product, options_of, require_known
-from ascendsim.ops.options.l2_start import CHAINED, L2_NOTES
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import common_fields, time_graph
@@ -23,6 +22,7 @@ from ascendsim.parallel import in_order, worker_count
 from ascendsim.profile import Profile, load_profile
 from ascendsim.progress import progress
 from ascendsim.timing.compiled_phase import get_ready
+from ascendsim.timing.l2.words import CHAINED, L2_NOTES
 
 if TYPE_CHECKING:
     from ascendsim.ops.options.asked import Format, Mask

@@ -42,6 +42,7 @@ from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number
+from ascendsim.timing.l2.words import l2_note
 
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
 ND_NOTE = (
@@ -156,7 +157,7 @@ def _lowered(
     math = MathSettings(model, ties, matmul_formats.overflow(profile, out))
     graph.add(product_kernel("matmul", schedule, plan, math, p.macs, compute))
     graph.holds("c", c, c.shape)
-    notes = _notes(plan) if options.tiling is None else ()
+    notes = (*(_notes(plan) if options.tiling is None else ()), l2_note(options.l2_start, "a"))
     if through_ub(p, profile):
         notes += (ND_NOTE,)
     said = {

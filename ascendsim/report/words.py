@@ -79,8 +79,9 @@ GRADIENT_LEGEND = (
 )
 
 
-# How the note on products that change no layouts begins: the line below says the same of several.
+# How the note on products that change no layouts begins, and what the line below says of several instead.
 ROWS = "The cube's kernels read and write tensors row after row"
+READS_ROWS = "cube reads rows, and is assumed to write them for nothing"
 
 
 def terms_line(products: Sequence[Entry]) -> str:
@@ -90,10 +91,12 @@ def terms_line(products: Sequence[Entry]) -> str:
     if not any(layout.values()) or not without:
         return ""
     runs, its = ("runs", "its") if len(without) == 1 else ("run", "their")
-    return (
-        f"In like terms compare core, or ask for --layout NC1HWC0: {' and '.join(without)} {runs} no kernel "
-        f"that changes layouts, as {its} cube reads rows, and is assumed to write them for nothing."
-    )
+    whole = [layer for product in products for layer in product.get("layers") or [product]]
+    # A Transpose changes a layout too, and packed tensors do not spare it.
+    spared = any(kernel["op_type"] == "TransData" for layer in whole for kernel in layer["kernels"])
+    ask, why = (", or ask for --layout NC1HWC0", f", as {its} {READS_ROWS}") if spared else ("", "")
+    none = f"{' and '.join(without)} {runs} no kernel that changes layouts"
+    return f"In like terms compare core{ask}: {none}{why}."
 
 
 def special_lines(product: Entry) -> list[str]:
@@ -184,7 +187,7 @@ def common_lines(products: Sequence[Entry], *, details: bool = True) -> list[str
                 warm.setdefault(same, []).append(time.rstrip("."))
     lines = []
     for line, variants in of.items():
-        said = len(variants) == len(products) or (ROWS in line and terms_line(products))
+        said = len(variants) == len(products) or (ROWS in line and READS_ROWS in terms_line(products))
         if not details and len(products) > 1 and line.startswith("Note") and said and line not in warm:
             continue
         if times := warm.get(line):
@@ -200,17 +203,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "x".join(_text(item) for item in value)
     return str(value)
-
-
-# What L2 holds at first, for pages that compare starts.
-L2_STARTS = {
-    "L2 step": "As a call finds L2 in a training step: of its operands grad_output alone is there, as far as "
-    "it fits; each kernel finds what those before it have left.",
-    "L2 warm": "As a run of the same kernel leaves L2: tensors that fit are read from there.",
-    "L2 handed": "L2 holds the kernel's first input alone, as the kernel before hands it over.",
-    "L2 cold": "L2 holds none of the kernel's tensors.",
-    "L2 chained": "L2 is empty as a call begins; each kernel finds what those before it have left.",
-    "L2 network": "L2 is empty as the backward pass begins, last layer first; each call finds what the "
-    "layers behind it have left, much of it still to be written back, and its grad_output as the latest "
-    "grad_input of its size. What lies between two convolutions is not modelled.",
-}

@@ -7,6 +7,7 @@ import json
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -178,13 +179,14 @@ def tuned(folder):
 
 
 def swept():
-    """Say between what a call lies."""
-    (found,) = intervals([Sweep.of(PRODUCT, _call)])
+    """Say between what a call lies; its time is made up, as the doors that time calls are held themselves."""
+    (found,) = intervals([Sweep.of(PRODUCT, _made_up_call)])
     return found, [(effect.span_us, effect.changes, effect.largest_change) for effect in found.effects]
 
 
-def _call(profile, plans):
-    return ascendsim.estimate(PROBLEM, product=profile, output_mask=(True, False, False), tiling=plans)
+def _made_up_call(profile, _plans):
+    time_us = 1 + profile.launch.per_core_us / 3 + profile.figures["scalar.start_us"].value / 7
+    return SimpleNamespace(time_us=time_us, cycles=round(1000 * time_us), plans={}, kernels=())
 
 
 def modes():

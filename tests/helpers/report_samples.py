@@ -7,7 +7,7 @@ import subprocess
 import time
 from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 
@@ -279,16 +279,9 @@ def answered(asked, store=None):
     return answer
 
 
-def time_us(changes, start, tiling="product", problem=STREAM):
+def time_us(changes, start, tiling="product", problem=STREAM, mask=BOTH):
     profile = load_profile("910B2", overrides=changes)
-    return estimate(problem, product=profile, output_mask=BOTH, l2_start=start, tiling=tiling)
-
-
-@cache
-def doubtful_answer():
-    """Two changes of a small layer, with their doubt: one that changes nothing, and one that costs."""
-    layers = (StudiedLayer("small", SMALL, BOTH),)
-    return answered(question(MEMORY, "scalar.issue_cycles=x2", layers=layers, starts=("warm",), doubt=True))
+    return estimate(problem, product=profile, output_mask=mask, l2_start=start, tiling=tiling)
 
 
 # --- Two objects are alike if nobody could tell them apart but by their addresses. ---------------------

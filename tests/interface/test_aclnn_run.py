@@ -428,10 +428,11 @@ OPTIONS = [
     {"schedule": "dgrad_columns_outer"},
     {"l2_start": "cold"},
     {"l2_start": "handed"},
+    {"l2_start": "chained"},
+    {"l2_start": "input,weight"},
     {"engine": "simpy"},
     {"engine": "compiled"},
     {"fixpipe": "c-api-pages"},
-    {"layout": "NC1HWC0"},
     {"order": 3},
     {"most_instructions": 10**6},
 ]
@@ -455,8 +456,11 @@ def test_every_option_is_tried():
 
 
 @pytest.mark.parametrize("product", ["910B", "910_95"])
-@pytest.mark.parametrize("call", [CONV, TBC], ids=["conv", "tbc"])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("call", "options"),
+    [(CONV, {"layout": "NC1HWC0"}), *((call, options) for call in (CONV, TBC) for options in OPTIONS)],
+    ids=lambda value: str(value) if isinstance(value, dict) else "tbc" if value is TBC else "conv",
+)
 def test_both_doors_agree_under_every_option(product, call, options):
     given = arguments_of(call)
     where = {"product": product, "rules": "shipped"}
@@ -507,6 +511,26 @@ def test_a_value_without_a_meaning_is_refused_in_the_first_phase(options):
     (name,) = options
     with pytest.raises(AclnnError, match=name) as caught:
         first_phase(CONV, options=options)
+    assert (caught.value.status, caught.value.check) == (161002, "0 (argument types)")
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NC1HWC0"])
+def test_conv_tbc_has_no_layout(layout):
+    with pytest.raises(AclnnError, match="options has 'layout'; it takes accumulation, ") as caught:
+        first_phase(TBC, options={"layout": layout})
+    assert caught.value.status == 161002
+    with pytest.raises(TypeError, match=r"conv_tbc_backward\(\) got .* 'layout'"):
+        direct(TBC, arguments_of(TBC), layout=layout)
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_tensors_that_lie_packed_have_no_strides(batch):
+    call = conv((batch, 4, 6, 7), (6, 4, 3, 3), groups=1)
+    given = arguments_of(call)
+    given["grad_weight"] = AclTensor(np.ones((3, 3, 4, 6), np.float32).transpose(3, 2, 0, 1), "float32")
+    first_phase(call, given, rules="hardware", options={"layout": "NCHW"})
+    with pytest.raises(AclnnError, match="have no strides, but those of grad_weight") as caught:
+        first_phase(call, given, rules="hardware", options={"layout": "NC1HWC0"})
     assert (caught.value.status, caught.value.check) == (161002, "0 (argument types)")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ascendsim import ConfigError, ConvProblem, Tiling, convolution_backward, estimate
-from ascendsim.ops.lowering.kernels import grad_input_type, grad_weight_type
+from ascendsim.ops.lowering.kernel_types import grad_input_type, grad_weight_type
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.running import execute
 from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import takes_basic_blocks
@@ -289,6 +289,36 @@ def test_packed_tensors_need_no_change_of_layout_and_give_the_same_bits(problem,
     for name in ("grad_input", "grad_weight"):
         assert getattr(packed, name).tobytes() == getattr(plain, name).tobytes()
     assert any("NC1HWC0" in note for note in packed.notes)
+
+
+@pytest.mark.parametrize("product", ["910B", "910_93", "310P", "910"])
+@pytest.mark.parametrize(("taps", "stride"), [(1, 2), (1, 3), (3, 3)])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_packed_tensors_are_dilated_as_others_are(product, taps, stride, groups):
+    problem = ConvProblem((2, 8, 7, 9), (12, 8 // groups, taps, taps), stride, taps // 2, groups=groups)
+    pick = np.random.default_rng(4)
+    shapes = problem.grad_output, problem.input, problem.weight
+    tensors = [pick.standard_normal(shape).astype(np.float16) for shape in shapes]
+    asked = None, stride, taps // 2, 1, False, 0, groups, (True, True, False), 0
+    plain, packed = (
+        convolution_backward(*tensors, *asked, product=product, layout=layout)
+        for layout in ("NCHW", "NC1HWC0")
+    )
+    for made in (plain, packed):
+        assert [kernel.kernel.op_type for kernel in made.kernels].count("Dilation") == 1
+    assert CHANGE not in [kernel.kernel.op_type for kernel in packed.kernels]
+    for name in ("grad_input", "grad_weight"):
+        assert getattr(packed, name).tobytes() == getattr(plain, name).tobytes()
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_packed_gradients_have_no_strides_in_an_empty_call_either(batch):
+    tensors = [np.ones(shape, np.float16) for shape in ((batch, 6, 4, 4), (batch, 4, 6, 6), (6, 4, 3, 3))]
+    asked = None, 1, 0, 1, False, 0, 1, (True, True, False), 0
+    where = {"rules": "hardware", "output_strides": {"grad_weight": (1, 6, 72, 24)}}
+    convolution_backward(*tensors, *asked, **where)
+    with pytest.raises(ConfigError, match=r"no strides, but those of grad_weight .* are \(1, 6, 72, 24\)"):
+        convolution_backward(*tensors, *asked, **where, layout="NC1HWC0")
 
 
 def test_what_a_layout_cannot_be_is_refused():

@@ -44,6 +44,8 @@ INTERVAL = {
     "longest_us": 1234.5,
     "least_cycles": 900,
     "most_cycles": 12345,
+    "low_us": 2.25,
+    "high_us": 2345.5,
     "effects": [
         {"figure": name, "shortest_us": 2.5, "longest_us": 3.25} for name in ("one", "two", "three", "four")
     ],
@@ -199,6 +201,16 @@ def test_who_changes_no_layouts_is_named_with_what_to_compare():
     assert terms_line([PRODUCT, PRODUCT]) == terms_line([many, many]) == ""
 
 
+def test_no_layout_is_advised_that_spares_no_kernel():
+    # A Transpose that folds images runs under the layout that was advised, too.
+    folds = PRODUCT | {"variant": "toy2", "kernels": [KERNEL, CAST | {"op_type": "Transpose"}]}
+    line = terms_line([PRODUCT, folds])
+    assert line == "In like terms compare core: toy1 runs no kernel that changes layouts."
+    # There the note on rows is left to itself.
+    rows = PRODUCT | {"notes": [ROWS_NOTE]}
+    assert any(ROWS in line for line in common_lines([rows, folds], details=False))
+
+
 def test_variants_that_differ_in_nothing_shown_share_a_row():
     one = {
         "product": "toy",
@@ -289,7 +301,10 @@ def test_an_interval_names_the_three_figures_that_move_most():
     )
     # The call takes 3 us: 2.5 and 3.25 are half less and a quarter more.
     assert "most is moved by one (-0.50 to +0.25), two (-0.50 to +0.25), three (-0.50 to +0.25)." in line
-    assert "four" not in line
+    assert "four (" not in line
+    assert line.endswith(
+        "With the plan and the model's own error 2.25 to 2,345.50 us, in four cases of five."
+    )
     still = interval_line(PRODUCT | {"interval": INTERVAL | {"effects": []}})
     assert "none moves this call" in still
 

@@ -22,6 +22,7 @@ from ascendsim.ops.options.l2_start import l2_begun
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.l2.account import left_by
+from ascendsim.timing.l2.words import l2_meanings
 from tests.helpers.both_engines import random_call
 
 BOTH = (True, True, False)
@@ -54,6 +55,34 @@ def test_an_operand_that_is_named_is_not_fetched(name):
     # Our plans: those of the operators read parts of sums from memory, too.
     empty, there = (read(call(start, tiling="search")) for start in ("chained", name))
     assert empty - there == BYTES[name]
+
+
+@pytest.mark.parametrize(
+    ("starts", "first_words"),
+    [
+        (
+            ("step", "step"),
+            ("L2 holds grad_output alone", "L2 holds a alone as"),
+        ),
+        (("chained", "chained"), ("L2 is empty as the call begins",) * 2),
+        (
+            ("input,weight", "a,b"),
+            ("L2 holds input, weight as", "L2 holds a, b as"),
+        ),
+    ],
+    ids=["step", "chained", "operands"],
+)
+def test_results_and_pages_say_in_the_same_words_how_l2_starts(starts, first_words):
+    (convolution, product), (ours, theirs) = starts, first_words
+    (note,) = [note for note in call(convolution).notes if note.startswith(ours)]
+    assert l2_meanings([convolution]) == {f"L2 {convolution}": note}
+    held = [np.ones(shape, np.float16) for shape in ((32, 48), (48, 16))]
+    timed, made = (
+        estimate_matmul(MatmulProblem(32, 48, 16), l2_start=product),
+        matmul(*held, l2_start=product),
+    )
+    assert timed.notes == made.notes
+    assert [note.startswith(theirs) for note in timed.notes].count(True) == 1
 
 
 def test_names_come_in_any_order_and_any_collection():

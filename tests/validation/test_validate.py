@@ -401,6 +401,7 @@ def begins(rows, *prefixes):
     return [row for row in rows if row.id.startswith(prefixes)]
 
 
+@pytest.mark.slow  # the committed page of the validation holds each of their figures
 def test_quoted_matrix_products_are_within_their_limits():
     quoted = begins(quoted_rows(), "pto-gemm-", "ad-mm8192-")
     # The whole product on one core of the 950 takes half a minute to walk: it is in the slow test.

@@ -12,7 +12,7 @@ import numpy as np
 import ascendsim
 from ascendsim import AscendSimError, ConvProblem, MatmulProblem, precision
 from ascendsim.aclnn import AclTensor, Out, aclCreateTensor, aclnnConvolutionBackward
-from ascendsim.ops.options.call import CallOptions, Options, ProductOptions
+from ascendsim.ops.options.call import CallOptions, Options, ProductOptions, TbcOptions
 from fuzz.judge import must
 from fuzz.odd import odd
 from fuzz.status import MOST_CHARACTERS, first_phase
@@ -91,7 +91,9 @@ def _usual(function):
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             # Its keywords are listed in a TypedDict, and have their defaults in a record.
-            listed = ProductOptions if "ProductOptions" in str(parameter.annotation) else CallOptions
+            kinds = {kind.__name__: kind for kind in (ProductOptions, TbcOptions)}
+            text = str(parameter.annotation)
+            listed = next((kind for name, kind in kinds.items() if name in text), CallOptions)
             # Results of torch's door are tensors as torch makes them.
             own = function.__module__.startswith("ascendsim.torch")
             names = [name for name in listed.__annotations__ if not (own and name.startswith("output_"))]

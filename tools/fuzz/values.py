@@ -75,7 +75,8 @@ def any_options(pick, mask):
         options["order"] = pick.choice(("arrival", 1, 2, "program"))
     if pick.random() < 0.2 and mask[1]:
         options["tiling"] = {"grad_weight": Tiling(16, 16, 16, k_split=pick.choice((2, 4)), used_cores=4)}
-    options["l2_start"] = pick.choice(("warm", "cold", "handed"))
+    options["l2_start"] = pick.choice(("step", "chained", "input,weight", "warm", "cold", "handed"))
+    options["layout"] = pick.choice(("NCHW", "NC1HWC0"))
     options["deterministic"] = pick.choice((None, False, True))
     return options
 

@@ -24,6 +24,7 @@ from ascendsim.ops.lowering.call import (
     vector_overflow,
 )
 from ascendsim.ops.lowering.graph import GraphBuilder
+from ascendsim.ops.lowering.kernel_types import grad_input_type, grad_weight_type
 from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,
@@ -45,7 +46,6 @@ from ascendsim.ops.lowering.layouts import (
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem, Triple, activation, merged
 from ascendsim.ops.problems.folded import AXES, Dilated
-from ascendsim.ops.problems.products import takes_blocks
 from ascendsim.ops.problems.strips import View
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.vector.boxes import transdata
@@ -213,60 +213,6 @@ class VectorKernels(NamedTuple):
         self.graph.add(made)
 
 
-# What one row of windows of the zero-filled grad_output may hold for the newer 3-D kernel.
-MOST_WINDOW = 4096
-
-
-def grad_input_type(call: Call) -> str:
-    """Return the type of the kernel of grad_input.
-
-    Source   operator interface code; the shapes that its own lists name are not known, and count as others
-    """
-    p = call.problem
-    if p.transposed:
-        # The gradient of a transposed convolution is a plain one; 910_95 sees every rank as a volume.
-        return "Conv3DV2" if p.rank == 3 or not call.generation.changes_layouts else "Conv2D"
-    if not call.generation.changes_layouts:
-        return "Conv3DBackpropInputV2"
-    if p.rank < 3:
-        return "Conv2DBackpropInput"
-    return "Conv3DBackpropInputV2" if _newer_input(call) else "Conv3DBackpropInput"
-
-
-def _newer_input(call: Call) -> bool:
-    """Return whether a 3-D grad_input takes the newer kernel."""
-    p = call.problem
-    _, stride, _ = p.strides
-    window = min(2 + (p.kernel[1] - 1) * p.dilations[1], (p.small_size[1] - 1) * stride + 1)
-    if window * p.small_size[2] * p.strides[2] > MOST_WINDOW:
-        return False
-    depth, height, width = p.big_size
-    small = max(p.strides) <= 2 and max(map(max, p.pads)) <= 2 and max(p.kernel) <= 4
-    return (
-        call.storage.name == "float32" or p.groups > 1 or (small and height * width >= 5500 and depth <= 85)
-    )
-
-
-def grad_weight_type(call: Call) -> str:
-    """Return the type of the kernel of grad_weight; source as `grad_input_type`."""
-    p = call.problem
-    if not call.generation.changes_layouts:
-        return "Conv3DBackpropFilterV2"
-    if p.rank < 3:
-        # A deterministic sum needs the newer kernel, over a view with more axes; unified cores have none.
-        newer = call.deterministic and call.profile.core_structure == "split"
-        return "Conv3DBackpropFilterV2" if newer else "Conv2DBackpropFilter"
-    return "Conv3DBackpropFilterV2" if _newer_weight(call) else "Conv3DBackpropFilter"
-
-
-def _newer_weight(call: Call) -> bool:
-    """Return whether a 3-D grad_weight takes the newer kernel."""
-    p = call.patches.problem if call.patches else call.problem
-    if call.storage.name == "float32" or max(p.dilations) > 1 or p.groups > 1 or call.deterministic:
-        return True
-    return takes_blocks(p.kernel, p.small_channels, p.big_channels)
-
-
 def writes_rows(call: Call) -> bool:
     """Return whether no kernel changes the layout of grad_input: its own writes rows, or it stays packed."""
     core, p = call.generation, call.problem
@@ -306,19 +252,20 @@ def grad_input(call: Call, graph: GraphBuilder) -> None:
     graph.add(_with_weights(call, graph, schedule, kernel))
     channels = whole.small_channels if p.transposed else whole.big_channels
     unfold(graph, given)
+    if call.dilated and call.dilated.spreads == "grad_input":
+        output = _dilated(call, graph, call.dilated, output)
     if rows:
         shape = folded.problem.input if folded else p.input
 
         def unpack(packed: NDArray[np.float32]) -> NDArray[np.float32]:
-            return with_channels(unpack_activation(packed, channels, whole.input), p.input[1])
+            made = unpack_activation(packed, channels, (*whole.input[:2], *shape[2:]))
+            return with_channels(made, p.input[1])
 
         graph.unpacked("grad_input", output, shape, unpack)
         if folded:
             graph.holds("grad_input", graph.now("grad_input"), shape[1:])
             _vector(call, graph).transpose("grad_input", AXES)
         return
-    if call.dilated and call.dilated.spreads == "grad_input":
-        output = _dilated(call, graph, call.dilated, output)
     made = graph.make("grad_input", p.input, output.dtype)
     _vector(call, graph).transdata("transdata_grad_input", activation_out(output, made, p.input, channels))
     graph.holds("grad_input", made, p.input)
@@ -508,7 +455,8 @@ def _pack(call: Call, graph: GraphBuilder, name: str, gradient: str, target: GmT
     p = call.problem_of(gradient)
     size, channels = _side(p, name)
     target = target or activation(name, p, size, channels, call.storage)
-    c0 = target.shape[-1]
+    # Of the target: before a Dilation its pixels are those of the call, not of the kernel's problem.
+    _, _, depth, _, height, width, c0 = target.shape
     if call.changes_layouts:
         change = activation_in(graph.now(name), target, channels)
         _vector(call, graph).transdata(f"transdata_{name}", change)
@@ -516,5 +464,7 @@ def _pack(call: Call, graph: GraphBuilder, name: str, gradient: str, target: GmT
     graph.packed(
         name,
         target,
-        lambda values: pack_activation(with_channels(values, p.groups * channels), p.groups, size, c0),
+        lambda values: pack_activation(
+            with_channels(values, p.groups * channels), p.groups, (depth, height, width), c0
+        ),
     )

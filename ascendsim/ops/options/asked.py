@@ -7,11 +7,11 @@ from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import ConfigError, items, shown, truth, whole
+from ascendsim.errors import ConfigError, ShapeError, items, shown, truth, whole
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.operands import spread
-from ascendsim.ops.options.call import Options, output_views, strides_in_order
+from ascendsim.ops.options.call import Options
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.strips import View
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
@@ -45,6 +45,28 @@ def input_views(problem: ConvProblem, strides: Mapping[str, Sequence[int]] | Non
         name: View(shape, own.get(name, View.row_major(shape).strides) or ())
         for name, shape in shapes.items()
     }
+
+
+def strides_in_order(strides: Mapping[str, Sequence[int]]) -> tuple[Sequence[int] | None, ...]:
+    """Return the strides of the three gradients in their order; None where there are none."""
+    return tuple(strides.get(name) for name in GRADIENTS)
+
+
+def output_views(
+    strides: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, View]:
+    """Return where the elements of those gradients lie that have strides, one for each axis.
+
+    Raises   ShapeError where two elements would lie in one place
+    """
+    views = {name: View(shapes[name], steps) for name, steps in strides.items()}
+    for name, view in views.items():
+        if view.shares_places:
+            raise ShapeError(
+                f"output_strides: {name} of shape {view.shape} and strides {view.strides} has elements in "
+                "the same place; each needs one of its own"
+            )
+    return views
 
 
 Mask = Sequence[bool]
@@ -108,10 +130,14 @@ def without_bias(bias_sizes: Any, output_mask: Any) -> bool:
 def decide(asked: ConvolutionBackwardCall, options: Options) -> Decision:
     """Check a call by the rule set, with the outputs that a caller would have made, masked or not.
 
-    Raises   AclnnError with the status that the interface would answer
+    Raises   AclnnError with the status that the interface would answer; ConfigError for strides of tensors
+             that lie packed
     """
     outputs = options.wanted_dtypes, strides_in_order(options.wanted_strides)
-    return resolve(asked.with_usual_outputs(*outputs), options.asked_product, options.rules)
+    full = asked.with_usual_outputs(*outputs)
+    decision = resolve(full, options.asked_product, options.rules)
+    options.refuse_strides(full, decision)
+    return decision
 
 
 def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from ascendsim.errors import (
     ConfigError,
-    ShapeError,
     UnsupportedError,
     did_you_mean,
     is_bool,
@@ -24,7 +23,7 @@ from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.dtypes import FIXPIPE_PRESETS, dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
-from ascendsim.ops.options.l2_start import STEP, L2Operands, l2_note, l2_start_given
+from ascendsim.ops.options.l2_start import L2Operands, l2_start_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
 from ascendsim.ops.problems.strips import View
@@ -32,8 +31,10 @@ from ascendsim.ops.tiling.choose import STRATEGIES
 from ascendsim.ops.tiling.given import plan_of, says_fields, schedules_given, tilings_given
 from ascendsim.ops.tiling.request import LayerPlans, PartialPlan, PlanRequest, is_plan_file, plan_given
 from ascendsim.profile import Profile, is_file_name, load_profile
-from ascendsim.rules import Decision
+from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
+from ascendsim.rules.typed import typed
 from ascendsim.timing.kernel import ENGINES
+from ascendsim.timing.l2.words import STEP, l2_note
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.graph import Graph
@@ -81,8 +82,8 @@ class ProductOptions(TypedDict, total=False):
     most_instructions: int | None
 
 
-class CallOptions(ProductOptions, total=False):
-    """Keywords of the convolution operators, besides those of every operator.
+class TbcOptions(ProductOptions, total=False):
+    """Keywords of both convolution operators, besides those of every operator.
 
     deterministic  add the parts of grad_weight in a fixed order; None: as the rule set says. Where the rule
                    set says that a product has one order, neither value changes it
@@ -91,9 +92,6 @@ class CallOptions(ProductOptions, total=False):
                    after row. Others cost a ViewCopy each; the gradients of a result are contiguous anyway
     rules          rule set that says what is accepted and in which type it computes
     fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
-    layout         "NCHW": tensors lie row after row on the device, and the call changes their layouts where
-                   its product does; "NC1HWC0": they lie packed as the cube reads them, gradients stay so, and
-                   no TransData runs. Shapes and bits are the same
     """
 
     deterministic: bool | None
@@ -101,6 +99,16 @@ class CallOptions(ProductOptions, total=False):
     output_strides: Mapping[str, Sequence[int]] | None
     rules: str | Path
     fixpipe: str
+
+
+class CallOptions(TbcOptions, total=False):
+    """Keywords of convolution backward, besides those of both convolution operators.
+
+    layout         "NCHW": tensors lie row after row on the device, and the call changes their layouts where
+                   its product does; "NC1HWC0": they lie packed as the cube reads them, gradients stay so, and
+                   no TransData runs. Shapes and bits are the same
+    """
+
     layout: str
 
 
@@ -212,28 +220,6 @@ def strides_of(given: Any) -> dict[str, tuple[int, ...]]:
     return strides
 
 
-def strides_in_order(strides: Mapping[str, Sequence[int]]) -> tuple[Sequence[int] | None, ...]:
-    """Return the strides of the three gradients in their order; None where there are none."""
-    return tuple(strides.get(name) for name in GRADIENTS)
-
-
-def output_views(
-    strides: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, View]:
-    """Return where the elements of those gradients lie that have strides, one for each axis.
-
-    Raises   ShapeError where two elements would lie in one place
-    """
-    views = {name: View(shapes[name], steps) for name, steps in strides.items()}
-    for name, view in views.items():
-        if view.shares_places:
-            raise ShapeError(
-                f"output_strides: {name} of shape {view.shape} and strides {view.strides} has elements in "
-                "the same place; each needs one of its own"
-            )
-    return views
-
-
 # Layers of networks have up to 82 million (a 3-D U-Net at batch 256: 14 s). Twice as many take 2 GiB.
 MOST_INSTRUCTIONS = 100_000_000
 
@@ -263,7 +249,7 @@ def options_of(function: str, given: Mapping[str, Any], known: type = CallOption
     """
     # The TypedDict is read, so that what a type checker accepts and what runs are the same list.
     require_known(function, given, list(known.__annotations__))
-    return Options(**given) if known is CallOptions else Options(**given, operands=("a", "b"))
+    return Options(**given, operands=("a", "b")) if known is ProductOptions else Options(**given)
 
 
 @dataclass(frozen=True)
@@ -407,11 +393,7 @@ class Options:
         # Only the two products have a plan: grad_bias is a sum on the vector cores.
         cube = [name for name, wanted in zip(GRADIENTS[:2], decision.wanted[:2], strict=True) if wanted]
         compute, direct = decision.compute_dtype, decision.direct_outputs
-        in_one_order, packed = self.one_order(decision), self.layout != "NCHW"
-        if packed and not all(view.is_contiguous for view in views.values()):
-            raise ConfigError(
-                f'layout is "{self.layout}", whose tensors have no strides; leave strides out, or take "NCHW"'
-            )
+        in_one_order = self.one_order(decision)
         made = (
             leaves_in("grad_input", decision.dtypes, compute, direct=direct) if decision.wanted[0] else None
         )
@@ -426,8 +408,24 @@ class Options:
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
             direct,
-            packed,
+            self.layout != "NCHW",
         )
+
+    def refuse_strides(self, call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision) -> None:
+        """Refuse strides of a decided call whose tensors lie packed.
+
+        Raises   ConfigError
+        """
+        if self.layout == "NCHW":
+            return
+        checked = typed(call)
+        for name in (*INPUTS, *decision.wanted_gradients):
+            tensor = getattr(checked, name)
+            if tensor is not None and not tensor.is_contiguous:
+                raise ConfigError(
+                    f'layout is "{self.layout}", whose tensors have no strides, but those of {name} of shape '
+                    f'{tensor.shape} are {tensor.strides}; leave strides out, or take "NCHW"'
+                )
 
     def one_order(self, decision: Decision) -> bool:
         """Return whether the parts of grad_weight are added in one order."""
@@ -465,11 +463,8 @@ class Options:
         plans    of the gradients that the cube makes
         timing   whether the result has cycles
         """
-        found = (
-            [*whose_tilings(plans), l2_note(self.l2_start)]
-            if timing
-            else [UNTIMED_NOTE, *whose_tilings(plans)]
-        )
+        tilings = whose_tilings(plans)
+        found = [*tilings, l2_note(self.l2_start)] if timing else [UNTIMED_NOTE, *tilings]
         changes = self.profile.generation.changes_layouts
         if timing and not changes:
             found.insert(0, ROWS_NOTE)

@@ -15,21 +15,13 @@ from ascendsim.errors import did_you_mean, items, refusal
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.lowering.call import INPUTS
 from ascendsim.timing.l2.account import L2_STARTS, Start
+from ascendsim.timing.l2.words import CHAINED, L2_NOTES, STEP
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.program.places import GmTensor
 
 L2Operands = str | Collection[str]
-STEP, WARM, CHAINED = "step", "warm", "chained"
-L2_NOTES = {
-    STEP: "L2 holds grad_output alone as the call begins, as in a training step.",
-    WARM: "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
-    "cold": "L2 is cold: every tensor is fetched from main memory when a kernel first reads it.",
-    "handed": "L2 holds the first input of each kernel, as another kernel has written it, and no other.",
-    CHAINED: "L2 is empty as the call begins; each kernel finds there what those before it have left.",
-}
-_OPERANDS_NOTE = "L2 holds {} as the call begins, as far as there is room."
 
 
 def l2_start_given(given: Any, operands: Sequence[str] = INPUTS) -> str:
@@ -53,11 +45,6 @@ def l2_start_given(given: Any, operands: Sequence[str] = INPUTS) -> str:
             near = did_you_mean(str(name), (*L2_NOTES, *operands), " ") if isinstance(name, str) else " "
             raise refusal("l2_start", given, f"{rule}; {near}".rstrip("; "))
     return ",".join(name for name in operands if name in names) or CHAINED
-
-
-def l2_note(start: str) -> str:
-    """Return the sentence for a reader of the result."""
-    return L2_NOTES.get(start) or _OPERANDS_NOTE.format(start.replace(",", ", "))
 
 
 def l2_begun(start: Start, operands: Mapping[str, GmTensor], profile: Profile) -> Start:

@@ -11,9 +11,9 @@ from typing import Any
 from ascendsim.report.page.records import Page, Section
 from ascendsim.report.studies.answer import Answered
 from ascendsim.report.studies.tiling import differences
-from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.table import Table, microseconds, numbers, share, us, words
 from ascendsim.studies.tuning.records import Beside, CyclesPart, Started
+from ascendsim.timing.l2.words import l2_meanings
 from ascendsim.validate.coverage import MeasuredRanking
 
 DEFINITIONS = {
@@ -28,7 +28,6 @@ DEFINITIONS = {
     "each as large as its slot. Of those, from and to memory are the ones that L2 did not hold.",
     "counted": "The product, and the kernels that come of its plan. Changes of layout (TransData), which "
     "every plan needs alike, are left out.",
-    **L2_STARTS,
 }
 
 
@@ -115,7 +114,8 @@ def beside_page(answer: Beside) -> Page:
         Section("What differs in the plan", (), (), (plans,)),
         Section("Cycles and bytes", (), (), tuple(cycles)),
     )
-    return Page(title, beside_sentence(answer), sections, DEFINITIONS)
+    definitions = DEFINITIONS | l2_meanings([started.start for started in answer.starts])
+    return Page(title, beside_sentence(answer), sections, definitions)
 
 
 def beside_record(answer: Beside) -> dict[str, Any]:

@@ -26,10 +26,10 @@ from ascendsim.report.studies.hardware_words import (
     within_words,
 )
 from ascendsim.report.tables import value
-from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.hardware.records import CORES, Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
 from ascendsim.studies.records import PARTS
 from ascendsim.studies.table import Table, form, microseconds, numbers, saving, share, us, words
+from ascendsim.timing.l2.words import l2_meanings
 
 # So many changes fit a screen, whatever they do.
 MANY = 12
@@ -74,7 +74,6 @@ DEFINITIONS = {
     f"{NEEDS}, {PARTLY}": "At least half, or a tenth, of what the change itself saves comes of new plans "
     "that do not fit the unchanged product, or save less there: with the same plans it is that much less.",
     NO_FIT: "A plan of the unchanged product does not fit the changed one, so that new ones are followed.",
-    **L2_STARTS,
 }
 
 
@@ -234,7 +233,8 @@ def hardware_page(answer: HardwareAnswer) -> Page:
     ]
     layers = tuple(layer_table(gain) for gain in answer.gains)
     sections.append(Section("Layer by layer", (), (), layers, collapsed=True))
-    return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), DEFINITIONS)
+    definitions = DEFINITIONS | l2_meanings(answer.question.starts)
+    return Page(hardware_title([answer]), hardware_sentence(answer), tuple(sections), definitions)
 
 
 def hardware_answered(answer: HardwareAnswer) -> Answered:
@@ -318,7 +318,6 @@ DESIGN_DEFINITIONS = {
     UNCLEAR: "The fastest design saves no more of its time than the margin, or not with figures at every end "
     "of their ranges. Else it saves what lies between the two, each figure moved alone, then all together.",
     "front": "No other design takes at most its time at no more cost.",
-    **L2_STARTS,
 }
 
 
@@ -363,9 +362,10 @@ DESIGNS = (
 
 def codesign_table(answer: DesignAnswer) -> Table:
     """Show every design, the product as it is first."""
-    front = _names(answer.front)
+    front, untold = answer.front, _names(answer.untold)
+    on_front = _names(front)
     rows = tuple(
-        (at, design.name, design.cost, *_design_cells(design, answer, front))
+        (at, design.name, design.cost, *_design_cells(design, front[-1:], untold, design.name in on_front))
         for at, design in enumerate(answer.designs, start=1)
     )
     return Table("Designs", DESIGNS, rows)
@@ -375,19 +375,22 @@ def _names(designs: Iterable[Design]) -> frozenset[str]:
     return frozenset(design.name for design in designs)
 
 
-def _design_cells(design: Design, answer: DesignAnswer, front: frozenset[str]) -> tuple[Any, ...]:
+def _design_cells(
+    design: Design, fastest: Sequence[Design], untold: frozenset[str], on_front: bool
+) -> tuple[Any, ...]:
     if design.reason:
         why = design.reason.partition("\n")[0]
         return None, None, "", f"refused: {why}" if design.refused else why
-    saved = 1 - answer.front[-1].tuned_us / design.tuned_us
-    if design is answer.front[-1]:
+    (best,) = fastest
+    saved = 1 - best.tuned_us / design.tuned_us
+    if design is best:
         told = "is it"
-    elif design in answer.untold:
+    elif design.name in untold:
         told = UNCLEAR
     else:
         doubt = design.behind
         told = between((doubt.low, doubt.high)) if doubt else f"{share(saved)} %"
-    return design.usual_us, design.tuned_us, told, "yes" if design.name in front else ""
+    return design.usual_us, design.tuned_us, told, "yes" if on_front else ""
 
 
 def codesign_page(answer: DesignAnswer) -> Page:
@@ -410,12 +413,13 @@ def codesign_page(answer: DesignAnswer) -> Page:
     )
     section = Section("Designs", (), pictures, (codesign_table(answer),))
     title = f"Which designs are worth their cost? {answer.question.title} on {answer.variant}"
-    return Page(title, codesign_sentence(answer), (section,), DESIGN_DEFINITIONS)
+    definitions = DESIGN_DEFINITIONS | l2_meanings(answer.question.starts)
+    return Page(title, codesign_sentence(answer), (section,), definitions)
 
 
 def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
     """Return the answer as plain values."""
-    front = _names(answer.front)
+    front, untold = _names(answer.front), _names(answer.untold)
     names = ("name", "cost", "usual_us", "tuned_us", "reason")
     return {
         "answer": codesign_sentence(answer),
@@ -426,7 +430,7 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
         "designs": [
             {name: getattr(design, name) for name in names}
             | {"figures": dict(design.figures), "front": design.name in front}
-            | {"told_from_fastest": design not in answer.untold}
+            | {"told_from_fastest": design.name not in untold}
             | {"fastest_saves_between": [design.behind.low, design.behind.high] if design.behind else None}
             for design in answer.designs
         ],

@@ -16,9 +16,9 @@ from ascendsim.report.studies.tiling_words import (
     reaches_table,
     tiling_sentence,
 )
-from ascendsim.report.words import L2_STARTS
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, saving, share, us, words
 from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, StartCycles, TilingAnswer, Trial
+from ascendsim.timing.l2.words import l2_meanings
 
 # So many causes of the critical path fit beside the other tables of a terminal.
 BRIEF = 6
@@ -234,7 +234,6 @@ DEFINITIONS = {
     "layout and casts among them; one that adds grad_weight in one order; the call for all gradients of "
     "the layer. Each has its launches; the last two have the product's plans beside.",
     **COURSE_DEFINITIONS,
-    **L2_STARTS,
 }
 
 
@@ -318,7 +317,8 @@ def tiling_page(answer: TilingAnswer) -> Page:
         Section("The best plan as a file", (plan_text(answer),), collapsed=True),
     )
     title = f"What beats the plan of {answer.question.gradient}? {answer.question.title} on {answer.variant}"
-    return Page(title, tiling_sentence(answer), sections, DEFINITIONS)
+    definitions = DEFINITIONS | l2_meanings(answer.question.starts)
+    return Page(title, tiling_sentence(answer), sections, definitions)
 
 
 def plan_text(answer: TilingAnswer) -> str:
