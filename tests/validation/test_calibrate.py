@@ -292,7 +292,7 @@ def test_it_refuses_what_it_cannot_begin_with(monkeypatch):
 
 
 def test_spent_timings_leave_the_best_so_far():
-    rows = told(ROWS[7:], tuple(drawn(0).items()))
+    rows = told(ROWS[7:], tuple(drawn(1).items()))
     whole = calibrate(rows, P)
     found = calibrate(rows, P, timings=whole.timings - 20)
     assert whole.whole
