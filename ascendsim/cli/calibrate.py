@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.request import positive
-from ascendsim.errors import ConfigError
+from ascendsim.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from ascendsim.validate.calibrate import Calibration
@@ -25,7 +25,8 @@ def add_calibrate(choices: Any) -> Any:
         "calibrate",
         help="narrow a product's figures by your own measurements",
         description="Fit a product's figures that have a range on measured kernels, each inside its range, "
-        "judge every row by a fit of the others, and write a product file with the figures that rows settle.",
+        "judge every row by a fit of the others, and write a product file with the figures that rows settle. "
+        "What that says holds of kernels like the measured ones.",
         allow_abbrev=False,
     )
     command.add_argument(
@@ -88,7 +89,14 @@ def _rows(path: Path, variant: str) -> list[MeasuredRow | Unusable]:
     from ascendsim.validate.schema import read_lines, read_rows
 
     columns, _ = read_lines(path, "calibrate takes a profile of msprof or a table of cases")
-    return read_rows(path) if "id" in columns else read_msprof(path, variant)
+    if "id" in columns:
+        return read_rows(path)
+    if not {"Name", "Op Name"} & set(columns):
+        raise DataError(
+            f"{path}: the first line has neither id, as a table of cases, nor Name or Op Name, as "
+            "kernel_details.csv and op_summary.csv of msprof; give one of these"
+        )
+    return read_msprof(path, variant)
 
 
 def _print(found: Calibration, *, every: bool) -> None:
@@ -155,15 +163,23 @@ def _answer(found: Calibration) -> str:
     ranged = len(found.unsettled) + len(found.unmoved) + sum(len(figure.paths) for figure in found.figures)
     settled = sum(len(figure.paths) for figure in found.figures)
     before, after, left_out = (found.error(which) for which in ("before", "after", "left_out"))
+    # As the table of rows shows them.
+    gains = [round(abs(row.before), 3) - round(abs(row.left_out), 3) for row in found.rows]
+    nearer, further = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     said = (
         f"{len(found.rows)} rows settle {settled} of {ranged} figures that have a range on {found.product}. "
         f"Median error {before:.1%} before, {after:.1%} after; {left_out:.1%} of each row by figures that "
-        f"the others give ({'fitted anew' if found.exact else 'by the fit in its last linear form'})."
+        f"the others give ({'fitted anew' if found.exact else 'by the fit in its last linear form'}): "
+        f"{nearer} of them nearer than before, {further} further off."
     )
     if not found.whole:
         said += " The timings are spent: these are the best figures so far; --timings allows more."
     if not found.figures:
         return f"{said} Nothing is to be written."
     if not found.carries_over:
-        return f"{said} Rows that the fit does not see are further off with it: nothing is to be written."
+        old, out = (found.mean_error(which) for which in ("before", "left_out"))
+        return (
+            f"{said} On average rows left out are further off than before (logarithms {out:.3f}, not "
+            f"{old:.3f}): nothing is to be written."
+        )
     return said

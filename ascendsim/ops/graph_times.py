@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -172,10 +172,13 @@ class GraphTimes:
         self._stop_above = self._left = stop_above
         self._start = l2_start
         self._starts: list[Start] = []
+        self._layouts = Layouts(profile.l2.capacity_bytes)
         self.results: list[KernelResult] = []
 
     def add(self, kernel: Kernel) -> KernelResult:
         """Time the next kernel of the call."""
+        if not isinstance(self._start, str):
+            self._start = self._layouts.seen_as(self._start, kernel.tensors.values())
         try:
             with saying_whose(kernel.name, kernel.facts.get("plan")):
                 result = self._timed(kernel)
@@ -195,7 +198,7 @@ class GraphTimes:
     def rename(self, change: TransData) -> None:
         """Note that the next kernel sees a tensor in another layout: what L2 holds of it has another name."""
         if not isinstance(self._start, str):
-            self._start = _renamed(self._start, {change.source.name: change.target.name})
+            self._start = self._layouts.changed(self._start, change)
 
     def _stopped(self, kernel: Kernel) -> StoppedError:
         assert self._stop_above is not None
@@ -223,13 +226,48 @@ class GraphTimes:
         return summarise(kernel, self._profile, times, Retimed(make), "compiled")
 
 
+class Layouts:
+    """The layouts in which kernels of a call see a tensor where no kernel changes it: L2 holds it but once.
+
+    It is there under the name that was used last. A kernel counts the bytes of the layout that it sees, with
+    channels filled up, so the same share of the tensor is there in each. Dirty bytes were written once: they
+    stay as many.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity = capacity_bytes
+        # Name in any layout -> all layouts of that tensor so far, by name.
+        self._same: dict[str, dict[str, GmTensor]] = {}
+
+    def changed(self, held: L2State, change: TransData) -> L2State:
+        """Return the content of L2 behind a change of layout that takes no cycles."""
+        source, target = change.source, change.target
+        same = self._same.setdefault(source.name, {source.name: source})
+        same[target.name] = target
+        self._same[target.name] = same
+        return self.seen_as(held, [target])
+
+    def seen_as(self, held: L2State, tensors: Iterable[GmTensor]) -> L2State:
+        """Return the content of L2 by the names and sizes of these tensors, in unchanged order."""
+        for tensor in tensors:
+            same = self._same.get(tensor.name, {})
+            for name in (same.keys() & held.keys()) - {tensor.name}:
+                there, dirty, *even = held[name]
+                room = self._capacity - sum(bytes_[0] for bytes_ in held.values()) + there
+                share = there * tensor.size_bytes // same[name].size_bytes
+                there = max(dirty, min(share, tensor.size_bytes, room))
+                held = _renamed({**held, name: (there, dirty, *even)}, {name: tensor.name})
+        return held
+
+
 def left_by_graph(graph: Graph, profile: Profile, start: L2State) -> L2State:
     """Return the content of L2 after the kernels of a call; the first kernel finds `start`."""
+    layouts = Layouts(profile.l2.capacity_bytes)
     for node in graph.nodes:
         if isinstance(node, TransData):
-            start = _renamed(start, {node.source.name: node.target.name})
+            start = layouts.changed(start, node)
         else:
-            start = _to_others(node, left_by(node, profile, start))
+            start = _to_others(node, left_by(node, profile, layouts.seen_as(start, node.tensors.values())))
     return start
 
 

@@ -20,6 +20,7 @@ from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.parallel import in_order
 from ascendsim.profile import Profile, load_profile
+from ascendsim.profile.sources import by_source, ranged_figures
 from ascendsim.studies.records import FigureEffect, JudgedGradient
 
 if TYPE_CHECKING:
@@ -41,18 +42,6 @@ class TimedPoint(NamedTuple):
 # A call as a study repeats it: (product, plans of its gradients, or None to choose them) -> its cycles.
 TimedCall = Callable[[Profile, Plans | None], "Estimate"]
 Advance = Callable[[str], None]
-
-
-def ranged_figures(profile: Profile) -> dict[str, Figure]:
-    """Return the figures with a range that could move cycles, by path, whatever their confidence.
-
-    A figure that is a text, such as an accumulation model, moves bits and no cycles.
-    """
-    return {
-        path: figure
-        for path, figure in profile.figures.items()
-        if figure.range is not None and not isinstance(figure.value, str)
-    }
 
 
 def studied(profile: Profile) -> tuple[str, str, int]:
@@ -84,17 +73,8 @@ class Variable(NamedTuple):
 
 
 def variables(profile: Profile) -> tuple[Variable, ...]:
-    """Return the figures with a range, those of one source together.
-
-    Two are of one source where they are the same quantity (the last word of their paths) and either have the
-    same text as source, or one's source is "as" the place of the other. "as on the 910B" names a figure of
-    another product, for each its own: these stay apart.
-    """
-    found: dict[str, dict[str, Figure]] = {}
-    figures = ranged_figures(profile)
-    for path, figure in figures.items():
-        found.setdefault(_origin(path, profile.figures), {})[path] = figure
-    return tuple(Variable(next(iter(own)), own) for own in found.values())
+    """Return the figures with a range, those of one source together."""
+    return tuple(Variable(next(iter(own)), own) for own in by_source(profile))
 
 
 def moved_together(move: Mapping[str, Any], moved: Sequence[Variable]) -> dict[str, Any]:
@@ -117,20 +97,6 @@ def _part_way(figure: Figure, end: Any, part: float) -> Any:
         return end
     value = figure.value + part * (end - figure.value)
     return round(value) if isinstance(figure.value, int) else value
-
-
-def _origin(path: str, figures: Mapping[str, Figure]) -> str:
-    """Return a text that all figures of one source have in common."""
-    quantity = path.rpartition(".")[2]
-    seen = {path}
-    while (source := figures[path].source).startswith("as "):
-        place = source.removeprefix("as ")
-        named = [p for p in (f"paths.{place}.{quantity}", f"{place}.{quantity}") if p in figures]
-        if not named or named[0] in seen:
-            return path
-        path = named[0]
-        seen.add(path)
-    return f"{quantity}: {source}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,9 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.profile import Profile, load_profile
 from ascendsim.validate.ablation import REPEATED
 from ascendsim.validate.row_fit import (
-    FEW_ROWS,
     SIDE,
     Advance,
+    LeftOut,
     LinearModel,
     MovedFigures,
     Named,
@@ -105,10 +105,15 @@ class Calibration:
         """Return the median of the absolute errors "before", "after" or "left_out"."""
         return float(median(abs(getattr(row, which)) for row in self.rows))
 
+    @default_arithmetic
+    def mean_error(self, which: str) -> float:
+        """Return the mean of the absolute logarithmic errors: of all rows, not the one in the middle."""
+        return float(mean(abs(log(1 + getattr(row, which))) for row in self.rows))
+
     @property
     def carries_over(self) -> bool:
-        """Whether rows are no further off under the figures that the others give than under those before."""
-        return bool(self.figures) and self.error("left_out") <= self.error("before")
+        """Whether rows are on average no further off by the figures that the others give than before."""
+        return bool(self.figures) and self.mean_error("left_out") <= self.mean_error("before")
 
 
 @default_arithmetic
@@ -195,16 +200,16 @@ def _distinct(rows: Sequence[Named]) -> list[Named]:
 def _told(
     timer: RowTimer,
     model: LinearModel,
-    others: tuple[Array, Array],
+    others: LeftOut,
     unusable: Sequence[Unusable],
     *,
     whole: bool,
 ) -> Calibration:
     """Put what was found into numbers for people."""
-    count, (shifts, left_out) = len(model.errors), others
+    count = len(model.errors)
     _, deviations, scale = model.solved(np.full(count, True))
     # The jackknife: as far as a figure differs when one row after the other is left out.
-    deviations = np.maximum(deviations, ((count - 1) * np.var(shifts, axis=0)) ** 0.5)
+    deviations = np.maximum(deviations, ((count - 1) * np.var(others.shifts, axis=0)) ** 0.5)
     found, free = [], []
     unsettled: list[str] = []
     unmoved: list[str] = []
@@ -220,7 +225,7 @@ def _told(
             (unsettled if moves else unmoved).extend(figure.paths)
     before = timer.now(np.zeros(len(timer.figures))) - timer.now(model.at) + model.errors
     paths = [figure.paths[0] for figure in timer.figures]
-    offs = np.expm1(np.stack([before, model.errors, left_out], axis=1)).tolist()
+    offs = np.expm1(np.stack([before, model.errors, others.errors], axis=1)).tolist()
     return Calibration(
         load_profile(timer.product).variant,
         tuple(sorted(found, key=lambda figure: -sum(abs(move) for _, move in figure.rows))),
@@ -234,8 +239,8 @@ def _told(
         tuple(missing_mechanisms(timer.rows, timer.figures, model, free)),
         float(np.median(scale)),
         timer.timings,
-        whole,
-        count <= FEW_ROWS,
+        whole and others.whole,
+        others.anew,
     )
 
 

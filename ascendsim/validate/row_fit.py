@@ -28,6 +28,7 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.parallel import in_order
 from ascendsim.profile import Profile, load_profile
 from ascendsim.profile.schema import Kind, node_at
+from ascendsim.profile.sources import by_source
 from ascendsim.validate.kernels import call_us, forward_us, gradient_us, matmul_us
 from ascendsim.validate.primitives import ISSUE, instruction_cycles
 from ascendsim.validate.run import RUNS, Overrides
@@ -91,24 +92,21 @@ class MovedFigures(NamedTuple):
 
 
 def moved_figures(profile: Profile) -> tuple[MovedFigures, ...]:
-    """Return the numbers of a product that have a range, with those together that are one number."""
-    found: dict[Any, list[str]] = {}
-    for path, figure in profile.figures.items():
-        if (
-            not figure.range
-            or not isinstance(figure.value, int | float)
-            or figure.range[0] == figure.range[1]
-        ):
-            continue
-        kind = node_at(tuple(path.split(".")))
-        whole = isinstance(kind, Kind) and not kind.fits(float(figure.value))
-        # A rate under two paths, as of the loads into L0A and L0B, was read off one measurement.
-        same = path.rpartition(".")[2], figure.value, figure.range, figure.source, whole
-        found.setdefault(same, []).append(path)
-    return tuple(
-        MovedFigures(tuple(paths), value, ends[0], ends[-1], whole)
-        for (_, value, ends, _, whole), paths in found.items()
-    )
+    """Return the numbers of a product that have a range, with those together that are one number.
+
+    Those are of one source, with one value and one range.
+    """
+    found: list[MovedFigures] = []
+    for own in by_source(profile):
+        alike: dict[Any, list[str]] = {}
+        for path, figure in own.items():
+            low, *_, high = figure.range or (0.0, 0.0)
+            if isinstance(figure.value, int | float) and low != high:
+                kind = node_at(tuple(path.split(".")))
+                whole = isinstance(kind, Kind) and not kind.fits(float(figure.value))
+                alike.setdefault((figure.value, low, high, whole), []).append(path)
+        found += [MovedFigures(tuple(paths), *number) for number, paths in alike.items()]
+    return tuple(found)
 
 
 # A point is timed for row after row.
@@ -352,7 +350,21 @@ def fit_rows(timer: RowTimer, targets: Array, mask: Array) -> tuple[LinearModel,
     return model, True
 
 
-def leave_rows_out(timer: RowTimer, targets: Array, model: LinearModel) -> tuple[Array, Array]:
+class LeftOut(NamedTuple):
+    """What the other rows say of each row.
+
+    shifts   (rows, figures) that they give; `errors`: (rows), of each row with them
+    anew     each row was left out of a fit made anew, not of the last linear model
+    whole    the budget was enough; else `errors` are those of the linear model
+    """
+
+    shifts: Array
+    errors: Array
+    anew: bool
+    whole: bool
+
+
+def leave_rows_out(timer: RowTimer, targets: Array, model: LinearModel) -> LeftOut:
     """Return, by row, the shifts that the other rows give, and the row's error with them.
 
     The others' fit is that of the last linear model, of few rows a new one; the error is what the simulator
@@ -360,12 +372,15 @@ def leave_rows_out(timer: RowTimer, targets: Array, model: LinearModel) -> tuple
     """
     count = len(targets)
     masks = np.eye(count) == 0
-    shifts = np.array([model.solved(mask)[0] for mask in masks])
-    linear = model.errors + np.sum(model.slopes * (shifts - model.at), axis=1)
+    linear = shifts = np.array([model.solved(mask)[0] for mask in masks])
     try:
-        if count <= FEW_ROWS:
-            shifts = np.array([fit_rows(timer, targets, mask)[0].at for mask in masks])
+        if anew := count <= FEW_ROWS:
+            fits = [fit_rows(timer, targets, mask) for mask in masks]
+            if not all(whole for _, whole in fits):
+                raise SpentError
+            shifts = np.array([fit.at for fit, _ in fits])
         logs = timer([(shift, [i]) for i, shift in enumerate(shifts)], "rows left out")
     except SpentError:
-        return shifts, linear
-    return shifts, np.diag(logs) - targets
+        errors = model.errors + np.sum(model.slopes * (linear - model.at), axis=1)
+        return LeftOut(linear, errors, anew=False, whole=False)
+    return LeftOut(shifts, np.diag(logs) - targets, anew, whole=True)

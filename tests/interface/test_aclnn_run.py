@@ -450,15 +450,18 @@ def direct(call, given, **options):
     return convolution_backward(*held, *(getattr(call, name) for name in ATTRIBUTES), **options)
 
 
+PACKED = {"layout": "NC1HWC0"}  # of convolution backward alone
+
+
 def test_every_option_is_tried():
     interface = {"product", "rules", "output_dtypes", "output_strides"}  # said by other arguments
-    assert {*get_type_hints(CallOptions), "order"} - interface <= set().union(*OPTIONS)
+    assert {*get_type_hints(CallOptions), "order"} - interface <= set().union(*OPTIONS, PACKED)
 
 
 @pytest.mark.parametrize("product", ["910B", "910_95"])
 @pytest.mark.parametrize(
     ("call", "options"),
-    [(CONV, {"layout": "NC1HWC0"}), *((call, options) for call in (CONV, TBC) for options in OPTIONS)],
+    [(CONV, PACKED), *((call, options) for call in (CONV, TBC) for options in OPTIONS)],
     ids=lambda value: str(value) if isinstance(value, dict) else "tbc" if value is TBC else "conv",
 )
 def test_both_doors_agree_under_every_option(product, call, options):

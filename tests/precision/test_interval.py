@@ -9,6 +9,7 @@ import pytest
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Figure, list_products
+from ascendsim.profile.sources import ranged_figures
 from ascendsim.report.headline import short
 from ascendsim.report.overview import products_table
 from ascendsim.report.words import interval_line
@@ -18,7 +19,6 @@ from ascendsim.studies.sweep import (
     Sweep,
     end_moves,
     ends,
-    ranged_figures,
     sensitivity,
     variables,
 )

@@ -10,12 +10,12 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.profile import Change, contradiction, parse_changes, read_changes
 from ascendsim.profile.records import DERIVED
+from ascendsim.profile.sources import ranged_figures
 from ascendsim.report.studies.hardware import hardware_tables, tuned_table
 from ascendsim.report.studies.hardware_words import hardware_sentence
 from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.gains import study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, StudiedLayer
-from ascendsim.studies.sweep import ranged_figures
 from ascendsim.studies.table import share
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune

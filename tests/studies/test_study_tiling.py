@@ -8,6 +8,7 @@ import pytest
 from ascendsim import ConvProblem, Plan, Tiling, estimate, legal_tilings, load_profile, read_plans
 from ascendsim.errors import ConfigError
 from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.profile.sources import ranged_figures
 from ascendsim.report.studies.tiling import (
     notes,
     plan_text,
@@ -17,7 +18,7 @@ from ascendsim.report.studies.tiling import (
 )
 from ascendsim.report.studies.tiling_words import tiling_sentence
 from ascendsim.studies.engine.run import Budget, Engine, Store
-from ascendsim.studies.sweep import ranged_figures, variables
+from ascendsim.studies.sweep import variables
 from ascendsim.studies.tuning.records import TilingQuestion, Trial
 from ascendsim.studies.tuning.search import Tilings, Wish, _told, neighbours, nests_of
 from ascendsim.studies.tuning.study import study_tiling

@@ -1,6 +1,7 @@
 """Does a call find in L2 the operands that are named, as far as they fit? And does a step leave one?"""
 
 import random
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -16,7 +17,9 @@ from ascendsim import (
     matmul,
 )
 from ascendsim.errors import ConfigError
+from ascendsim.ops.graph_times import Layouts
 from ascendsim.ops.lowering.call import INPUTS
+from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.options.l2_start import l2_begun
 from ascendsim.program.places import GmTensor
@@ -34,8 +37,12 @@ def call(start, product="910_95", problem=FLAT, **options):
     return estimate(problem, product=product, output_mask=BOTH, l2_start=start, **options)
 
 
+def from_memory(kernel):
+    return kernel.bytes["memory_read"]
+
+
 def read(made):
-    return sum(kernel.bytes["memory_read"] for kernel in made.kernels)
+    return sum(map(from_memory, made.kernels))
 
 
 def cycles(made):
@@ -228,3 +235,104 @@ def test_both_engines_and_a_run_with_tensors_say_the_same(product, capacity, sta
         assert one.cycles == two.cycles == three.cycles == one.timeline.cycles, one.name
         assert one.bytes == two.bytes == three.bytes, one.name
         assert one.times.left == two.times.left == three.times.left, one.name
+
+
+# --- One tensor in several layouts ----------------------------------------------------------------------
+
+
+def laid(name, size):
+    return GmTensor.of(name, (size,), "float8_e5m2")
+
+
+def seen(held, *tensors, capacity=10**6):
+    """Return what L2 holds behind changes of layout of the first tensor into each of the others."""
+    layouts = Layouts(capacity)
+    for tensor in tensors[1:]:
+        held = layouts.changed(held, TransData(tensors[0], tensor, abs))
+    return layouts, dict(held)
+
+
+ROWS, PADDED, GROUPED = laid("rows", 300), laid("padded", 1600), laid("grouped", 4800)
+
+
+def test_a_tensor_in_a_third_layout_or_in_the_first_again_is_still_there():
+    layouts, held = seen({"rows": (300, 0, 1), "other": (5, 0)}, ROWS, PADDED, GROUPED)
+    assert held == {"grouped": (4800, 0, 1), "other": (5, 0)}
+    assert list(held) == ["grouped", "other"]
+    for tensor in (PADDED, ROWS, GROUPED, ROWS):
+        held = layouts.seen_as(held, [laid("more", 7), tensor])
+        assert held == {tensor.name: (tensor.size_bytes, 0, 1), "other": (5, 0)}
+
+
+@pytest.mark.parametrize("there", [1, 75, 150, 299, 300])
+def test_a_share_of_a_tensor_is_a_share_in_every_layout(there):
+    layouts, held = seen({"rows": (there, 0, 1)}, ROWS, PADDED)
+    assert held == {"padded": (there * 1600 // 300, 0, 1)}
+    assert layouts.seen_as(held, [ROWS])["rows"][0] == pytest.approx(there, abs=1)
+
+
+def test_a_filled_up_tensor_has_no_more_than_the_room_in_l2():
+    _, held = seen({"other": (400, 0), "rows": (300, 0, 1)}, ROWS, PADDED, capacity=1000)
+    assert held == {"other": (400, 0), "padded": (600, 0, 1)}
+
+
+def test_what_is_dirty_is_written_back_once_in_whatever_layout():
+    layouts, held = seen({"padded": (1600, 1600)}, PADDED, ROWS)
+    assert held == {"rows": (1600, 1600)}
+    assert layouts.seen_as({"rows": (150, 40)}, [PADDED]) == {"padded": (800, 40)}
+
+
+DEPTHWISE = ConvProblem((2, 32, 12, 12), (32, 1, 3, 3), 1, 1, groups=32)
+ON_950 = {"product": "910_95", "tiling": "search"}
+
+
+@pytest.mark.parametrize("mask", [BOTH, (True, True, True), (True, False, True), (False, True, False)])
+@pytest.mark.parametrize(
+    "problem",
+    [ConvProblem((2, 20, 12, 12), (24, 20, 3, 3), 1, 1), ConvProblem((2, 3, 9, 9), (5, 3, 1, 1), 2)],
+)
+def test_a_step_fetches_no_grad_output_whose_channels_are_filled_up(problem, mask):
+    for kernel in estimate(problem, output_mask=mask, **ON_950).kernels:
+        tensors = kernel.kernel.tensors.values()
+        others = [each for each in tensors if each.role == "input" and "grad_output" not in each.name]
+        assert from_memory(kernel) <= sum(tensor.size_bytes for tensor in others), kernel.name
+
+
+def merging(problem, *merges, dtype="float16", **options):
+    """Return a call on the 950 whose two gradients see so many groups as one."""
+    plans = estimate(problem, dtype, output_mask=BOTH, **ON_950).plans
+    tilings = {
+        name: replace(plan.tiling, group_merge=merge)
+        for (name, plan), merge in zip(plans.items(), merges, strict=True)
+    }
+    return estimate(problem, dtype, output_mask=BOTH, **{**ON_950, "tiling": tilings, **options})
+
+
+@pytest.mark.parametrize("merges", [(1, 16), (16, 1), (8, 16), (4, 4)])
+def test_gradients_that_see_grad_output_in_other_groups_fetch_it_once(merges):
+    made = {kernel.name: kernel for kernel in merging(DEPTHWISE, *merges, l2_start="chained").kernels}
+    sizes = {
+        name.split()[0]: tensor.size_bytes for name, tensor in made["grad_weight"].kernel.tensors.items()
+    }
+    # The input comes from memory, and nothing else.
+    assert from_memory(made["grad_weight"]) == pytest.approx(sizes["input"], rel=1e-3)
+    assert from_memory(made["grad_input"]) > 0
+
+
+@pytest.mark.parametrize("capacity", [20_000, 60_000, 10**8])
+@pytest.mark.parametrize("merges", [(1, 2), (1, 1)])
+def test_the_content_of_l2_is_that_of_a_call_whose_tensors_have_one_name_each(merges, capacity):
+    # Groups of 16 channels are full, so that only names differ; float32 needs no cast behind grad_weight.
+    profile = load_profile("910_95", overrides={"l2.capacity_bytes": capacity})
+    problem = ConvProblem((2, 64, 12, 12), (64, 16, 3, 3), 1, 1, groups=4)
+    made = merging(problem, *merges, dtype="float32", product=profile, l2_start="chained").kernels
+    held = {}
+    for result in made:
+        # A name begins with that of the tensor of the call.
+        own = {name.split()[0]: name for name in result.kernel.tensors}
+        begun = {own.get(name, name): bytes_ for name, bytes_ in held.items()}
+        slow = measure_kernel(result.kernel, profile, l2_start=begun)
+        assert (result.cycles, result.bytes) == (slow.cycles, slow.bytes), result.name
+        held = {name.split()[0]: bytes_ for name, bytes_ in slow.left.items()}
+        assert {name.split()[0]: bytes_ for name, bytes_ in result.times.left.items()} == held
+    assert [result.name for result in made] == ["grad_input", "grad_weight"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import sys
 from dataclasses import replace
 from math import exp, log
@@ -15,6 +16,7 @@ from ascendsim import ConvProblem, estimate
 from ascendsim.cli import main
 from ascendsim.errors import ConfigError, DataError
 from ascendsim.profile import load_profile
+from ascendsim.studies.sweep import variables
 from ascendsim.studies.uncertainty import interval
 from ascendsim.validate.calibrate import TIMINGS, calibrate, calibrated_toml, missing_mechanisms
 from ascendsim.validate.row_fit import (
@@ -208,6 +210,21 @@ def test_noise_is_not_written():
         assert figure.range_after[0] <= now[figure.paths[0]] <= figure.range_after[1]
 
 
+def test_all_rows_say_whether_a_fit_carries_over_not_the_one_in_the_middle(found):
+    """Two rows come a little nearer and one goes far off: by the median that is better, by all rows worse."""
+    before, out = (0.20, 0.20, 0.20), (0.10, 0.10, 0.90)
+    rows = [row._replace(before=b, left_out=o) for row, b, o in zip(found.rows[:3], before, out, strict=True)]
+    one = replace(found, rows=tuple(rows))
+    assert one.error("left_out") < one.error("before")
+    assert one.mean_error("left_out") == pytest.approx((2 * log(1.1) + log(1.9)) / 3)
+    assert not one.carries_over
+    # Too fast by half is as far off as too slow by twice.
+    rows[2] = rows[2]._replace(before=1.0, left_out=-0.5)
+    other = replace(found, rows=tuple(rows))
+    assert other.carries_over
+    assert not replace(other, figures=()).carries_over
+
+
 def test_repeated_measurements_of_a_kernel_are_one_row():
     first, second, third = (
         replace(told(ROWS[1:2])[0], id=name, measured_us=us)
@@ -257,9 +274,9 @@ def test_a_row_is_left_out_of_what_judges_it():
     slopes = np.zeros((len(rows), len(RANGED)))
     slopes[:, :3] = np.random.default_rng(2).normal(size=(len(rows), 3))
     model = LinearModel(at, errors, slopes, *np.array([f.room for f in RANGED]).T, np.full(len(rows), False))
-    shifts, _ = leave_rows_out(timer, timer.now(at) - errors, model)
+    shifts = leave_rows_out(timer, timer.now(at) - errors, model).shifts
     other = replace(model, errors=errors + np.eye(len(rows))[4])
-    again, _ = leave_rows_out(timer, timer.now(at) - other.errors, other)
+    again = leave_rows_out(timer, timer.now(at) - other.errors, other).shifts
     assert shifts[4] == pytest.approx(again[4])
     assert not np.allclose(shifts[5], again[5])
 
@@ -282,12 +299,16 @@ def test_it_refuses_what_it_cannot_begin_with(monkeypatch):
 
 
 def test_spent_timings_leave_the_best_so_far():
-    rows = told(ROWS[7:], tuple(drawn(0).items()))
+    rows = told(ROWS[7:], tuple(drawn(1).items()))
     whole = calibrate(rows, P)
     found = calibrate(rows, P, timings=whole.timings - 20)
     assert whole.whole
+    assert whole.exact
     assert found.timings <= whole.timings - 20
     assert found.error("after") <= found.error("before")
+    # Rows could not all be left out of a fit made anew: that is said, and not that they were.
+    assert not found.whole
+    assert not found.exact
 
 
 PROFILE = """Op Name,OP Type,Task Duration(us),Input Shapes,Input Data Types,Output Shapes
@@ -319,6 +340,7 @@ def test_the_command(profile, tmp_path, capsys):
         "Relu",
     ):
         assert part in said
+    assert re.search(r"\d of them nearer than before, \d further off", " ".join(said.split()))
     assert status == (0 if out.exists() else 1)
     assert ("nothing is to be written" in said.replace("\n", " ")) == (not out.exists())
 
@@ -334,6 +356,34 @@ def test_the_command(profile, tmp_path, capsys):
 def test_mistakes_are_told_before_the_work(profile, capsys, words, said):
     assert main(["calibrate", str(profile), "--product", P, *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_figures_that_one_source_gives_are_one_number():
+    """As in studies; but a fit moves them to one value, so that they have one range as well."""
+    for product in ("910B", "950PR_9589", "310P3", "910A"):
+        machine = load_profile(product)
+        moved = {figure.paths for figure in moved_figures(machine)}
+        sources = [set(one.figures) for one in variables(machine)]
+        assert all(any(set(paths) <= own for own in sources) for paths in moved), product
+        for own in sources:
+            numbers = [
+                (figure.value, *figure.range)
+                for path in own
+                if not isinstance((figure := machine.figures[path]).value, list)
+            ]
+            parts = [paths for paths in moved if set(paths) <= own]
+            assert len(parts) <= len(set(numbers)), (product, own)
+    latencies = next(figure for figure in RANGED if "paths.L1_L0A.latency_cycles" in figure.paths)
+    assert "paths.L0C_L1.latency_cycles" in latencies.paths  # "as L1_L0A"
+
+
+def test_a_file_of_neither_kind_is_told(tmp_path, capsys):
+    path = tmp_path / "other.csv"
+    path.write_text("shape,time\n3,4\n")
+    assert main(["calibrate", str(path), "--product", P]) == 2
+    assert (
+        "other.csv: the first line has neither id, as a table of cases, nor Name" in capsys.readouterr().err
+    )
 
 
 def by_hash(one):

@@ -183,8 +183,7 @@ def _contended(profile: Profile) -> bool:
 def left_by(kernel: Kernel, profile: Profile, l2_start: Start = "warm") -> L2State:
     """Return the content of L2 after a kernel; another kernel may be timed with it as its `l2_start`.
 
-    Tensors are known by their names, which the kernels of one call share. A change of layout that the cube's
-    kernels make themselves gives its tensor another name, so what it would hand over in L2 is lost here.
+    Tensors are known by their names, which the kernels of one call share.
     """
     phases = _accesses([lanes_of(groups) for groups in _priced(kernel, profile)], kernel, l2_start)
     stack = _begun(phases, kernel, profile, l2_start)
