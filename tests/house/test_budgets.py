@@ -13,7 +13,7 @@ import ascendsim
 
 ROOT = Path(ascendsim.__file__).parent
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.rglob("*.py")}
-MOST_FILES = 277  # of the package; the aim is 190. Intervals, calibration and lost elements brought 12
+MOST_FILES = 286  # of the package; the aim is 190. Intervals, calibration and lost elements brought 12
 MOST_TEST_FILES = 205
 # Of code, without comments, docstrings and blanks; the aim is 34,000. Causes, decades and limits of
 # gradients in `studies.modes` took 470.
