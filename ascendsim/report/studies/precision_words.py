@@ -227,8 +227,9 @@ DEFINITIONS = {
     "elements, under every accumulation model. The most accurate of those as fast as the fastest, within the "
     "margin, is the best.",
     "misses rules": "Acceptance rules of the field that some gradient misses, held against float64 of the "
-    "stored tensors, times the loss scale (docs/arithmetic.md has them). They judge elements one by one and decide nothing here: "
-    "a gradient within the limit misses them where terms cancel; the reasons above tell that from lost bits.",
+    "stored tensors, times the loss scale (docs/arithmetic.md has them). They judge elements one by one and "
+    "decide nothing here: a gradient within the limit misses them where terms cancel; the reasons above tell "
+    "that from lost bits.",
     "cause": "What most of the squared error comes of: overflow (Inf), saturation (at the largest value), "
     "underflow (0 or subnormal), cancellation (roundings of terms that cancel), accumulation (the sums), "
     "rounding (fraction bits). Element by element; each has the first that holds.",
