@@ -93,14 +93,13 @@ class RangeEnd:
     values: Float64
 
 
-def range_ends(
-    bounded: NDArray[np.floating], free: Float64, largest: float
-) -> Iterator[tuple[bool, Float64]]:
+def range_ends(bounded: NDArray[np.floating], free: Float64, most: float) -> Iterator[tuple[bool, Float64]]:
     """Yield each end of a range that takes some of a tensor: whether it is the top, and what it leaves.
 
     bounded   the tensor in its format; `free`: in the same without an end of its range
+    most      its largest value
     """
-    lost, beyond = (bounded != free) & ~np.isnan(free), np.abs(free) > largest
+    lost, beyond = (bounded != free) & ~np.isnan(free), np.abs(free) > most
     for top in (False, True):
         taken = lost & (beyond == top)
         if taken.any():
@@ -158,7 +157,8 @@ class LossSteps:
         for at, end in enumerate(self.ends):
             with np.errstate(invalid="ignore"):
                 moved[at] = np.nan_to_num(np.abs(end.values - self.free), nan=np.inf)
-        return moved.argmax(axis=0)
+        places: NDArray[np.int64] = moved.argmax(axis=0)
+        return places
 
     def labels(self, reference: Float64) -> NDArray[np.int64]:
         """Return the cause of each element's error against a reference, by its place in CAUSES."""
