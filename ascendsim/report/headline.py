@@ -11,7 +11,7 @@ from ascendsim.studies.table import microseconds, percent
 
 # More names would bury the answer; the table below has all.
 MOST_NAMED = 6
-UNITS = ("_us", "_cycles", "_bytes_per_cycle", "_bytes", "_mhz")
+UNITS = ("_us", "_cycles", "_bytes_per_cycle", "_bytes", "_mhz", "_tb_per_s")
 
 
 class Span(NamedTuple):
@@ -123,10 +123,10 @@ def short(time_us: float) -> str:
 
 def figure_words(figure: str) -> str:
     """Return a figure's path in words, without its unit: launch.per_core_us is "launch per core"."""
-    head, _, last = figure.rpartition(".")
+    *heads, last = figure.split(".")[-2:]
     for unit in UNITS:
-        last = last.removesuffix(unit)
-    return " ".join([*head.split(".")[-1:], last.replace("_", " ")]).strip()
+        heads, last = [head.removesuffix(unit) for head in heads], last.removesuffix(unit)
+    return " ".join([*heads, last.replace("_", " ")])
 
 
 def _parts(product: Entry) -> str:

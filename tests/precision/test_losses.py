@@ -13,7 +13,9 @@ from ascendsim.studies.modes.choice import Axes, ConvCase, SyntheticTensors, pas
 from ascendsim.studies.modes.losses import (
     CAUSES,
     LossSteps,
+    RangeEnd,
     decades,
+    range_ends,
     unbounded,
     without_range,
     worst_channel,
@@ -129,7 +131,8 @@ def slow_label(s, at, truth):
     if abs(result) == 65504 and abs(free) > 65504:
         return "saturation"
     if ranged and ranged >= error / 2:
-        return "saturation" if s.saturated else "underflow"
+        low, high = (abs(float(end.values.flat[at]) - free) for end in s.ends)
+        return "saturation" if high > low else "underflow"
     if error > FACTOR * 2.0**-11 * abs(exact) and error <= s.roundings * float(s.magnitudes.flat[at]):
         return "cancellation"
     return "accumulation" if sums and sums >= error / 2 else "rounding"
@@ -166,7 +169,8 @@ def drawn_steps(seed, saturated=False):
     if saturated:
         result, rounded = np.clip(result, -65504, 65504), np.clip(rounded, -65504, 65504)
     sizes = np.abs(truth) * 10.0 ** random.integers(0, 3, truth.shape)
-    return LossSteps(result, rounded, free, sizes, ("float16",), ("float16",), saturated, 1e-3), truth
+    ends = [RangeEnd("weight", top, free * random.integers(0, 3, truth.shape)) for top in (False, True)]
+    return LossSteps(result, rounded, free, ends, sizes, ("float16",), ("float16",), 1e-3), truth
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -182,6 +186,75 @@ def test_causes_and_decades_are_those_of_the_definition(seed, saturated):
         assert (made.exponent, made.count) == (at, n)
         assert (made.zero, made.subnormal, made.beyond) == tuple(lost)
         assert made.error == pytest.approx(error)
+
+
+def slow_product_labels(grad_output, weight):
+    """Return the cause of each element of the product, by what float16 takes of its own terms alone.
+
+    In plain numbers, term by term; values lie at the two ends of the range or are exact within it.
+    """
+
+    def read(x, low=True, high=True):
+        if abs(x) > 65504:
+            return math.copysign(65504.0, x) if high else x
+        return float(np.float16(x)) if low else x
+
+    found = {}
+    for n, row in enumerate(grad_output.tolist()):
+        for i, column in enumerate(weight.T.tolist()):
+            terms = list(zip(row, column, strict=True))
+            exact, low, high, both = (
+                sum(read(a, *ends) * read(b, *ends) for a, b in terms)
+                for ends in ((False, False), (True, False), (False, True), (True, True))
+            )
+            lost = abs(both - exact) > FACTOR * 2.0**-11 * abs(exact)
+            by_top = abs(high - exact) > abs(low - exact)
+            found[n, i] = ("saturation" if by_top else "underflow") if lost else ""
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_range_takes_is_told_by_an_element_s_own_operands(seed):
+    """An operand that saturates elsewhere relabels nothing."""
+    random = np.random.default_rng(seed)
+    # Two terms to an element: three rows in the middle, one tiny, one huge; of the columns one is tiny.
+    problem = ConvProblem((5, 6, 1, 1), (2, 6, 1, 1))
+    grad_output = random.integers(1, 9, (5, 2)) * np.array([[1.0], [2.0**-6], [1.0], [2.0**-27], [2.0**17]])
+    weight = random.integers(1, 9, (2, 6)) * np.array([2.0**-4, 2.0**-5, 2.0**-6, 2.0**-27, 1.0, 2.0**-9])
+    shapes = {name: getattr(problem, name) for name in NAMES}
+    tensors = {"grad_output": grad_output.reshape(shapes["grad_output"]), "input": np.ones(shapes["input"])}
+    tensors["weight"] = weight.reshape(shapes["weight"])
+    case = ConvCase("one", problem, (True, True, True), 1, "given", partial(given, tensors))
+    (mode,) = measure(Axes(load_profile("310P"), ("float32",), (2,)), case).modes
+    by_name = {error.name: error for error in mode.gradients}
+    wanted = list(slow_product_labels(grad_output, weight).values())
+    assert {"", "saturation", "underflow"} == set(wanted)
+    made = by_name["grad_input"]
+    assert sum(one.beyond for one in made.decades) == wanted.count("saturation")
+    assert sum(one.zero + one.subnormal for one in made.decades) == wanted.count("underflow")
+    # Weights have no part in grad_weight; grad_bias is summed as it is stored.
+    assert {tensor for _, tensor, _ in by_name["grad_weight"].takers} <= {"grad_output", "grad_weight"}
+    assert by_name["grad_bias"].takers == ()
+
+
+def test_the_operand_that_decides_is_named_or_the_gradient_itself():
+    tiny, huge = 2.0**-27, 1e6
+    assert errors(ONE, of_one(tiny, 1.0)).takers == (("underflow", "grad_output", 1.0),)
+    assert errors(ONE, of_one(1.0, tiny)).takers == (("underflow", "weight", 1.0),)
+    assert errors(ONE, of_one(2.0**-13, 2.0**-13)).takers == (("underflow", "grad_input", 1.0),)
+    assert errors(ONE, of_one(1.0, huge)).takers == (("overflow", "weight", 1.0),)
+    assert errors(ONE, of_one(300.0, 300.0)).takers == (("overflow", "grad_input", 1.0),)
+    saturating = errors(ONE, of_one(1.0, huge), "float32", 2, "310P")
+    assert saturating.takers == (("saturation", "weight", 1.0),)
+    assert errors(ONE, of_one(1.0, 1.0)).takers == ()
+
+
+def test_ends_of_a_range_are_those_of_each_value():
+    free = np.array([1.0, 2.0**-30, 1e6, -(2.0**-26), np.nan])
+    bounded = np.array([1.0, 0.0, 65504.0, -0.0, np.nan])
+    found = {top: values.tolist()[:-1] for top, values in range_ends(bounded, free, 65504.0)}
+    assert found == {False: [1.0, 0.0, 1e6, 0.0], True: [1.0, 2.0**-30, 65504.0, -(2.0**-26)]}
+    assert list(range_ends(free, free, 65504.0)) == []
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -336,6 +336,8 @@ def test_groups_are_apart_and_what_is_in_one_hangs_together():
 def test_a_figure_is_told_in_words():
     assert figure_words("launch.per_core_us") == "launch per core"
     assert figure_words("paths.GM_L1.transposing_bytes_per_cycle") == "GM_L1 transposing"
+    assert figure_words("links.memory.nominal_tb_per_s") == "memory nominal"
+    assert figure_words("vector.repeat_cycles.unary") == "repeat unary"
     assert figure_words("alone") == "alone"
 
 

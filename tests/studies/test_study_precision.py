@@ -67,7 +67,7 @@ def test_a_loss_scale_changes_the_verdict_and_the_answer_says_why(ask, tmp_path)
     assert "a loss scale of 4096" in made["answer"]
     (why,) = (line for line in made["reasons"] if " fails by " in line)
     assert "100.00% of the non-zero grad_output are subnormal in float16" in why
-    assert "with a loss scale of 4096 it passes: 0.00% of them are subnormal" in why
+    assert "with a loss scale of 4096 it passes: 0.00% of grad_output are subnormal" in why
 
 
 def test_a_range_that_the_cast_loses_is_the_casts(ask, tmp_path):
@@ -87,6 +87,10 @@ def test_too_large_a_loss_scale_overflows_and_the_answer_says_so(ask, tmp_path):
     made = json.loads(ask(*words, *ONE_MODEL, "--json").out)
     assert [mode["passes"] for mode in made["modes"]] == [True, False]
     assert any("100.00% of grad_output overflow in float16" in line for line in made["reasons"])
+    # Storing made it, in all parts that follow there is no number.
+    assert any("(error without end of" in line and "most of it storage" in line for line in made["reasons"])
+    cast = ("--dtype", "float32", "--cube-math-type", "2", *words[:2], *words[4:], *ONE_MODEL, "--json")
+    assert any("most of it cast" in line for line in json.loads(ask(*cast).out)["reasons"])
     assert "nan" in json.dumps(made["modes"][1]).lower()
 
 
@@ -268,9 +272,62 @@ def test_on_a_product_that_saturates_the_reason_is_the_largest_value(ask, tmp_pa
     made = json.loads(ask(*words, *ONE_MODEL, "--product", "310P", "--mask", "input,weight", "--json").out)
     (why,) = (line for line in made["reasons"] if " fails by " in line)
     assert "saturation, 100.00% of grad_input stay at the largest value, 65504; with a loss scale" in why
-    assert why.count("subnormal") == 1  # 0.00 % under the scale that mends it
+    assert "subnormal" not in why
     decades = made["cases"][0]["modes"][0]["gradients"][0]["decades"]
     assert [(one["exponent"], one["beyond"]) for one in decades] == [(4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("product", "dtype", "exponent", "size", "says"),
+    [
+        ("910B", "float16", 0, 2.0**-22 * 1.3, "underflow, 100.00% of the non-zero weight are subnormal"),
+        (
+            "910B",
+            "float16",
+            0,
+            1e6,
+            "overflow, 100.00% of weight overflow in float16 and 100.00% of grad_input",
+        ),
+        (
+            "310P",
+            "float32",
+            -9,
+            1e6,
+            "saturation, 100.00% of weight stay at the largest value of float16, 65504",
+        ),
+    ],
+)
+def test_the_operand_that_decides_is_quoted(ask, tmp_path, product, dtype, exponent, size, says):
+    small_gradients(tmp_path / "weights.npz", exponent)
+    given = dict(np.load(tmp_path / "weights.npz"))
+    given["weight"] = np.sign(given["weight"]) * np.float32(size)
+    np.savez(tmp_path / "weights.npz", **given)
+    words = ("--npz", str(tmp_path / "weights.npz"), "--dtype", dtype, "--mask", "input")
+    made = json.loads(ask(*words, "--cube-math-type", "2", "--product", product, *ONE_MODEL, "--json").out)
+    (why,) = (line for line in made["reasons"] if " fails by " in line)
+    assert says in why
+    assert "of grad_output" not in why
+    assert "of the non-zero grad_output" not in why
+
+
+def test_a_product_below_the_format_is_the_gradients_own(ask, tmp_path):
+    one = {name: np.full((1, 1, 1, 1), 2.0**-13, np.float32) for name in ("grad_output", "input", "weight")}
+    np.savez(tmp_path / "small.npz", **one)
+    words = ("--npz", str(tmp_path / "small.npz"), "--dtype", "float16", "--mask", "input")
+    made = json.loads(ask(*words, *ONE_MODEL, "--json").out)
+    (why,) = (line for line in made["reasons"] if " fails by " in line)
+    assert "underflow, 100.00% of grad_input are 0 or lose bits below the smallest normal value" in why
+
+
+def test_the_limit_is_told_with_the_factor_that_was_given(ask):
+    words = (*SMALL, *ONE_MODEL, "--dtype", "float16")
+    for more, says in (
+        (("--factor", "2.5"), "2.5 times (--factor)"),
+        (("--limit", "0.02"), "2.0e-02 for all"),
+    ):
+        made = json.loads(ask(*words, *more, "--json").out)
+        assert f"Of the error of the worst gradient: {says}" in made["definitions"]["limit"]
+        assert says.split(" (")[0].split(" for")[0] in " ".join(ask(*words, *more).out.split())
 
 
 def test_a_sweep_of_loss_scales_decides_by_lost_elements_as_well(ask, tmp_path):

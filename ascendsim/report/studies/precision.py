@@ -12,7 +12,7 @@ from ascendsim.report.document import plain
 from ascendsim.report.page.records import Exponents, Page, Picture, Range, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered, Compared, listed
 from ascendsim.report.studies.precision_words import (
-    DEFINITIONS,
+    definitions,
     error_range,
     error_text,
     math_numbers,
@@ -266,7 +266,7 @@ def precision_rows(study: PrecisionStudy) -> list[dict[str, Any]]:
             of_mode["cube_math_types"] = "/".join(map(str, mode.cube_math_types))
             for error in mode.gradients:
                 own = asdict(error) | {"failed": " ".join(rule for rule, _ in error.failed)}
-                del own["decades"]
+                del own["decades"], own["takers"]
                 own |= {"lost": error.lost, "causes": error.causes[0][0] if error.causes else ""}
                 about = {"product": study.variant, "case": case.name, "count": case.count}
                 # `accumulation` is the part of the error that comes of the model.
@@ -285,7 +285,7 @@ def precision_record(study: PrecisionStudy) -> dict[str, Any]:
         "data": list(study.question.data),
         "modes": [_mode_record(study, row) for row in study.rows],
         "cases": [plain(asdict(case)) for case in study.cases],
-        "definitions": DEFINITIONS,
+        "definitions": definitions(study.question.limits),
     }
 
 
@@ -310,7 +310,13 @@ def precision_page(study: PrecisionStudy) -> Page:
         Section("Every gradient under every model", tables=(model_table(study),), collapsed=True),
     )
     facts = {"margin": f"{100 * study.question.margin:.1f} %", "data": "; ".join(study.question.data)}
-    return Page(precision_title([study]), precision_sentence(study), sections, DEFINITIONS, facts)
+    return Page(
+        precision_title([study]),
+        precision_sentence(study),
+        sections,
+        definitions(study.question.limits),
+        facts,
+    )
 
 
 def precision_answered(study: PrecisionStudy) -> Answered:
@@ -326,13 +332,14 @@ def precision_answered(study: PrecisionStudy) -> Answered:
         "misses rules",
         "us",
     )
+    meanings = definitions(study.question.limits)
     return Answered(
         precision_page(study),
         precision_record(study),
         (mode_table(study), parts_table(study), small_table(study), share_table(study, every=False)),
         tuple(refusals(study)),
         tuple(reasons(study)),
-        legend=tuple(f"{word}: {DEFINITIONS[word]}" for word in told),
+        legend=tuple(f"{word}: {meanings[word]}" for word in told),
     )
 
 

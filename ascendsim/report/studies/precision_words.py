@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isfinite
 
 from ascendsim.numerics.dtypes import dtype
 from ascendsim.studies.modes.choice import ModeSummary, PrecisionStudy, Worst
 from ascendsim.studies.modes.records import NORM, FormatShare, PassLimits
 from ascendsim.studies.table import microseconds
+
+QUOTED = 0.25  # of what the tensor that decides most takes: those that take less are not named beside it
 
 
 def mode_words(row: ModeSummary) -> str:
@@ -54,7 +57,19 @@ def _cost(row: ModeSummary) -> str:
 
 
 def _judged(row: ModeSummary) -> str:
-    return f"error {error_range(row.least, row.most)} of {error_text(row.limit)} allowed"
+    error = error_range(row.least, row.most) if row.most < float("inf") else "without end"
+    return f"error {error} of {error_text(row.limit)} allowed"
+
+
+def definitions(limits: PassLimits) -> dict[str, str]:
+    """Return what words mean in a study with these limits."""
+    own = (
+        f"{limits.factor:g} times (--factor) what rounding the float64 gradient once to the mode's coarsest "
+        "format costs, range apart; at least 2^-13, which the operator test kit asks of float32, since sums "
+        "are float32. --limit sets one number for all modes."
+    )
+    limit = own if limits.absolute is None else f"{limits.absolute:.1e} for all modes (--limit)."
+    return DEFINITIONS | {"limit": f"Of the error of the worst gradient: {limit}"}
 
 
 def limit_words(limits: PassLimits) -> str:
@@ -100,53 +115,82 @@ def _failing(study: PrecisionStudy, bad: ModeSummary, good: ModeSummary | None) 
     if good is None:
         return f"{said}."
     scale = f"with a loss scale of {good.loss_scale:g}" if good.loss_scale != 1 else "without a loss scale"
-    after = _share(study, good, worst.case)
+    after = _share(study, good, worst, "grad_output") if "grad_output" in _deciding(bad, worst)[1] else None
     known = after is not None and after.subnormal is not None
-    mended = f" {after.subnormal:.2%} of them are subnormal, and" if after and known else ""
+    mended = f" {after.subnormal:.2%} of grad_output are subnormal, and" if after and known else ""
     return f"{said}; {scale} it passes:{mended} {good.lost:.2%} of a gradient's elements are lost."
 
 
-def _share(study: PrecisionStudy, row: ModeSummary, case: str) -> FormatShare | None:
-    # HF32 has the range of the float32 that it is read from.
+def _share(study: PrecisionStudy, row: ModeSummary, worst: Worst, tensor: str) -> FormatShare | None:
+    """Return what its format makes of an operand of a gradient; None of the gradient itself."""
     read = row.compute_dtypes[0]
-    return study.share(case, "grad_output", row.dtype if read.startswith("hf32") else read, row.loss_scale)
+    # HF32 has the range of the float32 that it is read from; grad_bias is summed as it is stored.
+    stored = read.startswith("hf32") or worst.error.name == "grad_bias"
+    scale = row.loss_scale if tensor == "grad_output" else 1.0
+    return study.share(worst.case, tensor, row.dtype if stored else read, scale)
+
+
+def _deciding(bad: ModeSummary, worst: Worst) -> tuple[str, list[str]]:
+    """Return the cause of a gradient's failure, and the tensors that decide it where range does."""
+    takers, causes = worst.error.takers, worst.error.causes
+    # By lost elements alone: their error is small beside the norm, whatever makes the most of that.
+    cause = causes[0][0] if causes and NORM in bad.missed else takers[0][0] if takers else "underflow"
+    own = {tensor: part for one, tensor, part in takers if one == cause}
+    return cause, [tensor for tensor, part in own.items() if part >= QUOTED * max(own.values())]
 
 
 def _why(study: PrecisionStudy, bad: ModeSummary, worst: Worst) -> str:
-    """Name the cause of a gradient's error, and what of it the tensors or the gradient show."""
-    share = _share(study, bad, worst.case)
-    top = dtype(min((bad.dtype, *bad.compute_dtypes), key=lambda name: dtype(name).max_finite)).max_finite
-    beyond = sum(one.beyond for one in worst.error.decades) / max(
-        1, sum(one.count for one in worst.error.decades)
-    )
-    cause = worst.error.causes[0][0] if worst.error.causes else "underflow"
-    # By lost elements alone: their error is small beside the norm, whatever makes the most of that.
-    if NORM not in bad.missed:
-        cause = "underflow" if not beyond else "saturation" if not worst.error.overflow else "overflow"
-    if cause == "overflow":
-        stored = f"{share.overflow:.2%} of grad_output overflow in {share.format}, and " if share else ""
-        return f"overflow, {stored}{worst.error.overflow:.2%} of {worst.error.name} are Inf or NaN"
-    if cause == "saturation":
-        return f"saturation, {beyond:.2%} of {worst.error.name} stay at the largest value, {top:g}"
-    if cause == "underflow" and share and share.subnormal is not None:
-        return (
-            f"underflow, {share.subnormal:.2%} of the non-zero grad_output are subnormal in {share.format}: "
-            f"the smaller, the fewer bits ({share.zero:.2%} become 0)"
-        )
+    """Name the cause of a gradient's error, and what of it the tensors that decide show."""
+    cause, tensors = _deciding(bad, worst)
+    error = worst.error
     told = {
-        "underflow": f"{share.zero if share else 0:.2%} of the non-zero grad_output become 0",
         "cancellation": "its terms cancel, and their roundings are large beside what is left",
         "accumulation": "the sums lose more than one rounding of their terms",
         "rounding": "formats' fraction bits",
     }
-    return f"{cause}, {told[cause]}"
+    if cause in told:
+        return f"{cause}, {told[cause]}"
+    count = sum(one.count for one in error.decades) or 1
+    beyond = sum(one.beyond for one in error.decades) / count
+    below = sum(one.zero + one.subnormal for one in error.decades) / count
+    shares = [share for name in tensors if (share := _share(study, bad, worst, name)) is not None]
+    said = [_taken(share, cause) for share in shares]
+    by_itself = error.name in tensors or not shares
+    if cause == "overflow":
+        own = f": sums of its terms lie beyond {_top(bad):g}" * by_itself
+        said.append(f"{error.overflow:.2%} of {error.name} are Inf or NaN{own}")
+    elif by_itself and cause == "saturation":
+        said.append(f"{beyond:.2%} of {error.name} stay at the largest value, {_top(bad):g}")
+    elif by_itself:
+        said.append(f"{below:.2%} of {error.name} are 0 or lose bits below the smallest normal value")
+    return f"{cause}, {' and '.join(said)}"
+
+
+def _taken(share: FormatShare, cause: str) -> str:
+    """Say what a format takes of an operand."""
+    if cause == "overflow":
+        return f"{share.overflow:.2%} of {share.tensor} overflow in {share.format}"
+    if cause == "saturation":
+        top = dtype(share.format).max_finite
+        return f"{share.overflow:.2%} of {share.tensor} stay at the largest value of {share.format}, {top:g}"
+    if share.subnormal is None:
+        return f"{share.zero:.2%} of the non-zero {share.tensor} become 0"
+    return (
+        f"{share.subnormal:.2%} of the non-zero {share.tensor} are subnormal in {share.format}: "
+        f"the smaller, the fewer bits ({share.zero:.2%} become 0)"
+    )
+
+
+def _top(row: ModeSummary) -> float:
+    """Return the largest value of a mode's formats."""
+    return min(dtype(name).max_finite for name in (row.dtype, *row.compute_dtypes))
 
 
 def _largest(row: ModeSummary) -> str:
-    """Name the largest part of the largest error."""
+    """Name the largest part of the largest error; of those without end the first, which the others follow."""
     assert row.worst is not None
     parts = row.worst.error.parts
-    return max(parts, key=lambda name: parts[name] if parts[name] == parts[name] else 0.0)
+    return max(parts, key=lambda name: parts[name] if isfinite(parts[name]) else float("inf"))
 
 
 def math_numbers(row: ModeSummary) -> str:
@@ -175,9 +219,7 @@ DEFINITIONS = {
     "of terms": "Largest error of an element, storage apart, over the sum of the magnitudes |a b| of its "
     "terms: the error of the sum, whatever of it cancels.",
     "other bits": "Largest share of elements of a gradient whose bits another accumulation model changes.",
-    "limit": "Of the error of the worst gradient: 4 times (--factor) what rounding the float64 gradient once "
-    "to the mode's coarsest format costs, range apart; at least 2^-13, which the operator test kit asks of "
-    "float32, since sums are float32. --limit sets one number for all modes.",
+    "limit": "",  # `definitions` says which
     "lost": "Largest share of a gradient's elements that range takes: that are off by more than 4 roundings, "
     "half of it or more since they or operands are 0 or subnormal; and that are Inf, NaN or at the largest "
     "value where the exact one lies beyond.",
@@ -185,8 +227,9 @@ DEFINITIONS = {
     "elements, under every accumulation model. The most accurate of those as fast as the fastest, within the "
     "margin, is the best.",
     "misses rules": "Acceptance rules of the field that some gradient misses, held against float64 of the "
-    "stored tensors (docs/arithmetic.md has them). They judge elements one by one and decide nothing here: "
-    "a gradient within the limit misses them where terms cancel; the reasons above tell that from lost bits.",
+    "stored tensors, times the loss scale (docs/arithmetic.md has them). They judge elements one by one and "
+    "decide nothing here: a gradient within the limit misses them where terms cancel; the reasons above tell "
+    "that from lost bits.",
     "cause": "What most of the squared error comes of: overflow (Inf), saturation (at the largest value), "
     "underflow (0 or subnormal), cancellation (roundings of terms that cancel), accumulation (the sums), "
     "rounding (fraction bits). Element by element; each has the first that holds.",

@@ -3,7 +3,8 @@
 Causes, in the order in which they are asked about; the first that holds is an element's:
 
     overflow      the result is Inf or NaN where the reference is neither
-    saturation    it stays at the largest value of its format where the exact one lies beyond; an operand did
+    saturation    it stays at the largest value of its format where the exact one lies beyond; or range takes
+                  some of it, most by an operand that did
     underflow     half of the error or more is gone in formats without an end of their range
     cancellation  the error is large beside the element, and no more than roundings of its terms may cost
     accumulation  half of the error or more came after the exact sum was rounded: the sums
@@ -12,7 +13,8 @@ Causes, in the order in which they are asked about; the first that holds is an e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 CAUSES = ("overflow", "saturation", "underflow", "cancellation", "accumulation", "rounding")
+UNDERFLOW = CAUSES.index("underflow")  # and those before it: what range takes
 OFFSET = 1e-7  # which MERE and MARE add to |g|
 SUM_STEP = 2.0**-24  # one rounding of a sum in float32
 LEAST_DECADE = -300  # of float64, whose powers of ten have all their bits there
@@ -78,26 +81,52 @@ def unbounded(values: Float64, stored: NDArray[np.floating], fmt: DType) -> Floa
 
 
 @dataclass(frozen=True)
+class RangeEnd:
+    """A gradient of formats whose range has no end, but for one end of one tensor's range.
+
+    tensor   an operand, or the gradient itself on its way out
+    top      the end: its values beyond the largest one; else those below the smallest normal one
+    """
+
+    tensor: str
+    top: bool
+    values: Float64
+
+
+def range_ends(bounded: NDArray[np.floating], free: Float64, most: float) -> Iterator[tuple[bool, Float64]]:
+    """Yield each end of a range that takes some of a tensor: whether it is the top, and what it leaves.
+
+    bounded   the tensor in its format; `free`: in the same without an end of its range
+    most      its largest value
+    """
+    lost, beyond = (bounded != free) & ~np.isnan(free), np.abs(free) > most
+    for top in (False, True):
+        taken = lost & (beyond == top)
+        if taken.any():
+            yield top, np.where(taken, bounded, free)
+
+
+@dataclass(frozen=True)
 class LossSteps:
     """One gradient between its exact value and the result, all arrays of its shape, times the loss scale.
 
     result       as the call returns it
     rounded      the exact gradient of what the cube reads, rounded to the formats in which it leaves
     free         the same of formats whose range has no end
+    ends         `free` but for one end of the range of one tensor, for each that takes some of it
     magnitudes   sums of |a b| of its terms
     formats      all that operands and gradient are rounded to
     leaving      those of the gradient, of which the narrowest range counts
-    saturated    whether an operand stays at the largest value on its way into the cube
     roundings    the share of `magnitudes` that roundings to formats may cost, with storage and one sum
     """
 
     result: Float64
     rounded: Float64
     free: Float64
+    ends: Sequence[RangeEnd]
     magnitudes: Float64
     formats: Sequence[str]
     leaving: Sequence[str]
-    saturated: bool
     roundings: float
 
     @property
@@ -122,20 +151,51 @@ class LossSteps:
             off: NDArray[np.bool_] = np.abs(self.result - reference) > FACTOR * step * np.abs(reference)
         return off
 
+    def deciding(self) -> NDArray[np.int64]:
+        """Return for each element the place in `ends` of the one that moves it most, of equals the first."""
+        moved = np.zeros((max(1, len(self.ends)), *self.free.shape))
+        for at, end in enumerate(self.ends):
+            with np.errstate(invalid="ignore"):
+                moved[at] = np.nan_to_num(np.abs(end.values - self.free), nan=np.inf)
+        places: NDArray[np.int64] = moved.argmax(axis=0)
+        return places
+
     def labels(self, reference: Float64) -> NDArray[np.int64]:
         """Return the cause of each element's error against a reference, by its place in CAUSES."""
         with np.errstate(invalid="ignore"):
             error = np.abs(self.result - reference)
             range_part, sum_part = np.abs(self.rounded - self.free), np.abs(self.result - self.rounded)
         ranged = (2 * range_part >= error) & (range_part > 0)
+        by_top = np.array([end.top for end in self.ends] or [False])[self.deciding()]
         conditions = [
             ~np.isfinite(self.result) & np.isfinite(reference),
-            self.kept_at_top() | (ranged & self.saturated),
+            self.kept_at_top() | (ranged & by_top),
             ranged,
             self.large(reference) & (error <= self.roundings * self.magnitudes),
             (2 * sum_part >= error) & (sum_part > 0),
         ]
         return np.select(conditions, range(len(conditions)), len(conditions))
+
+    def taken(self, truth: Float64, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say which elements range takes: beyond it, or below it and off by more than some roundings."""
+        large = (labels == UNDERFLOW) & self.large(truth)
+        taken: NDArray[np.bool_] = np.isfinite(truth) & (truth != 0) & ((labels < UNDERFLOW) | large)
+        return taken
+
+    def takers(self, truth: Float64, labels: NDArray[np.int64]) -> tuple[tuple[str, str, float], ...]:
+        """Return (cause, tensor, share of all elements) of what range takes, by what decides, largest first.
+
+        tensor   an operand, or the gradient itself
+        """
+        taken = self.taken(truth, labels)
+        # Under a limit below its formats' roundings a gradient may fail by less.
+        taken = taken if taken.any() else labels <= UNDERFLOW
+        found = Counter[tuple[str, str]]()
+        places = (labels * len(self.ends) + self.deciding())[taken] if self.ends else ()
+        for place, count in zip(*(x.tolist() for x in np.unique(places, return_counts=True)), strict=True):
+            cause, end = divmod(int(place), len(self.ends))
+            found[CAUSES[cause], self.ends[end].tensor] += count
+        return tuple((*key, count / truth.size) for key, count in found.most_common())
 
     def causes(self, truth: Float64, labels: NDArray[np.int64]) -> tuple[tuple[str, float], ...]:
         """Return the share of the squared error that each cause has, the largest first.
@@ -168,8 +228,8 @@ def decades(
     places = np.maximum(np.floor(np.log10(sizes)).astype(int), LEAST_DECADE)
     first = int(places.min())
     result = steps.result[counted]
-    beyond = labels[counted] <= CAUSES.index("saturation")
-    under = (labels[counted] == CAUSES.index("underflow")) & steps.large(truth)[counted]
+    taken, below = steps.taken(truth, labels)[counted], labels[counted] == UNDERFLOW
+    under, beyond = taken & below, taken & ~below
     zero = under & (result == 0)
     # In parts of the decade, since squares of small values are 0.
     units = 10.0**places

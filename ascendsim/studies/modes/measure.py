@@ -13,30 +13,26 @@ import numpy as np
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.casts import decode, encode, round_to
+from ascendsim.numerics.casts import decode, encode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, cube_overflow, leaves_in, vector_overflow
-from ascendsim.ops.problems.convolution import ConvProblem, as_multiplied
-from ascendsim.ops.reference.float64 import gradients_float64
-from ascendsim.profile import Profile
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.rules import load_rules
 from ascendsim.studies.arithmetic.formats import format_of, quantise
 from ascendsim.studies.engine.measure import PointAnswer
 from ascendsim.studies.engine.point import code_version
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.modes.choice import Axes, ConvCase, PrecisionQuestion, PrecisionStudy
-from ascendsim.studies.modes.losses import (
-    SUM_STEP,
-    LossSteps,
-    decades,
-    histogram,
-    reasons,
-    share,
-    unbounded,
-    without_range,
-    worst_channel,
+from ascendsim.studies.modes.losses import decades, histogram, reasons, share, without_range, worst_channel
+from ascendsim.studies.modes.reading import (
+    GradientStages,
+    Reading,
+    allowed,
+    free_of_range,
+    gradients_of,
+    magnitudes_of,
+    read_by,
 )
 from ascendsim.studies.modes.records import (
     CaseErrors,
@@ -54,172 +50,6 @@ if TYPE_CHECKING:
     from ascendsim.studies.modes.choice import Tensors
 
     Float64 = NDArray[np.float64]
-    Floats = NDArray[np.float32]
-    Mask = tuple[bool, bool, bool]
-
-
-@dataclass(frozen=True)
-class GradientStages:
-    """The gradients between truth and result, by name, all times the loss scale; and sums of |a b|.
-
-    free        `rounded` of formats whose range has no end
-    saturated   whether an operand stays at the largest value on its way into the cube
-    """
-
-    truth: Mapping[str, Float64]
-    stored: Mapping[str, Float64]
-    read: Mapping[str, Float64]
-    rounded: Mapping[str, Float64]
-    free: Mapping[str, Float64]
-    magnitudes: Mapping[str, Float64]
-    saturated: bool
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The cube's reading of stored tensors, and the format of outgoing gradients.
-
-    dtype    in which all tensors of the call are stored
-    compute  what the cube reads, as the result of a call names it
-    direct   gradients leave in their own format (a choice of the rule set)
-    """
-
-    problem: ConvProblem
-    profile: Profile
-    dtype: str
-    compute: str
-    direct: bool
-
-    def operands(self, stored: Mapping[str, Floats], gradient: str) -> dict[str, Floats]:
-        """Return the tensors that a gradient is made of; grad_bias never meets the cube."""
-        if gradient == "grad_bias" or self.compute == self.dtype:
-            return dict(stored)
-        if self.compute.startswith("hf32"):
-            # The grad_input of a transposed convolution runs as a plain one.
-            forward = gradient == "grad_input" and self.problem.transposed
-            operation = "convolution_forward" if forward else "convolution_backward"
-            ties = self.profile.generation.hf32_ties[operation]
-            return {name: as_multiplied(x, "hf32", self.profile, ties) for name, x in stored.items()}
-        overflow = vector_overflow(self.profile, self.compute)
-        return {name: round_to(x, self.compute, overflow=overflow) for name, x in stored.items()}
-
-    def free_operands(
-        self, given: Mapping[str, Float64], stored: Mapping[str, Floats], gradient: str
-    ) -> dict[str, Float64]:
-        """Return the same of formats whose range has no end; HF32 has that of float32."""
-        read = self.operands(stored, gradient)
-        if self.compute.startswith("hf32") and gradient != "grad_bias":
-            return {name: values.astype(np.float64) for name, values in read.items()}
-        cast = gradient != "grad_bias" and self.compute != self.dtype
-        found: dict[str, Float64] = {}
-        for name, values in given.items():
-            free = unbounded(values, stored[name], lookup_dtype(self.dtype))
-            found[name] = unbounded(free, read[name], lookup_dtype(self.compute)) if cast else free
-        return found
-
-    def formats_out(self, gradient: str) -> tuple[str, ...]:
-        """Return the formats to which a gradient is rounded on its way out, one after the other."""
-        compute = "hf32" if self.compute.startswith("hf32") else self.compute
-        names = dict.fromkeys((*GRADIENTS, *INPUTS), self.dtype)
-        steps = [leaves_in(gradient, names, compute, direct=self.direct)]
-        if gradient == "grad_weight" and self._squeezed:
-            steps.append("float16")
-        return tuple(dict.fromkeys((*steps, self.dtype)))
-
-    def saturates(self, stored: Mapping[str, Floats]) -> bool:
-        """Say whether a finite operand stays at the largest value of what the cube reads."""
-        if self.compute == self.dtype or self.compute.startswith("hf32"):
-            return False
-        top = lookup_dtype(self.compute).max_finite
-        read = self.operands(stored, "grad_input")
-        return any(((np.abs(x) > top) & np.isfinite(read[name])).any() for name, x in stored.items())
-
-    def losses(self, gradient: str, result: Float64, steps: GradientStages) -> LossSteps:
-        """Return the steps by which a gradient's losses are told apart."""
-        leaving = self.formats_out(gradient)
-        cast = gradient != "grad_bias" and self.compute != self.dtype
-        formats = (self.dtype, *(self.compute,) * cast, *leaving)
-        storing = 2 * 2.0 ** -(lookup_dtype(self.dtype).mantissa_bits + 1)
-        return LossSteps(
-            result,
-            steps.rounded[gradient],
-            steps.free[gradient],
-            steps.magnitudes[gradient],
-            formats,
-            leaving,
-            steps.saturated and gradient != "grad_bias",
-            _allowed(self, gradient) + storing + SUM_STEP,
-        )
-
-    @property
-    def _squeezed(self) -> bool:
-        """Whether the shipped operator takes a float32 grad_weight of groups through float16."""
-        shipped = self.profile.generation.squeezes_groups and not self.direct
-        half = lookup_dtype(self.compute).bits == 16
-        return shipped and half and self.problem.groups > 1 and self.dtype == "float32"
-
-    def leaving(self, exact: Float64, gradient: str) -> Float64:
-        """Round an exact gradient to the formats in which it leaves, as the product has what lies beyond."""
-        for name in self.formats_out(gradient):
-            rounded = quantise(exact, format_of(name)).astype(np.float64)
-            if cube_overflow(self.profile, name) != "ieee":
-                top = lookup_dtype(name).max_finite
-                rounded = np.where(np.isfinite(exact), np.clip(rounded, -top, top), rounded)
-            exact = rounded
-        return exact
-
-    def leaving_free(self, exact: Float64, gradient: str) -> Float64:
-        """Round it to the same formats without an end of their range."""
-        for name in self.formats_out(gradient):
-            exact = unbounded(exact, quantise(exact, format_of(name)).astype(np.float64), lookup_dtype(name))
-        return exact
-
-
-def gradients_of(problem: ConvProblem, tensors: Mapping[str, Any], mask: Mask) -> dict[str, Float64]:
-    """Return the wanted gradients in float64, by name."""
-    grad_output, input, weight = (tensors[name] for name in INPUTS)
-    made = gradients_float64(problem, grad_output, input, weight, mask)
-    return {name: values for name, values in zip(GRADIENTS, made, strict=True) if values is not None}
-
-
-def magnitudes_of(problem: ConvProblem, tensors: Mapping[str, Any], mask: Mask) -> dict[str, Float64]:
-    """Return the sums of the magnitudes of the terms of the wanted gradients."""
-    return gradients_of(problem, {name: np.abs(values) for name, values in tensors.items()}, mask)
-
-
-def read_by(reading: Reading, stored: Mapping[str, Floats], mask: Mask) -> dict[str, Float64]:
-    """Return the exact gradients of the operands that the cube reads."""
-    found: dict[str, Float64] = {}
-    for name, alone in _each(mask):
-        found |= gradients_of(reading.problem, reading.operands(stored, name), alone)
-    return found
-
-
-def free_of_range(
-    reading: Reading,
-    given: Mapping[str, Float64],
-    stored: Mapping[str, Floats],
-    read: Mapping[str, Float64],
-    mask: Mask,
-) -> dict[str, Float64]:
-    """Return the gradients that formats without an end of their range would leave, rounded as they leave.
-
-    read   the exact gradients of what the cube reads: where no operand loses range, they are the same
-    """
-    found: dict[str, Float64] = {}
-    for name, alone in _each(mask):
-        free, operands = reading.free_operands(given, stored, name), reading.operands(stored, name)
-        same = all(np.array_equal(free[one], operands[one]) for one in INPUTS)
-        exact = read[name] if same else gradients_of(reading.problem, free, alone)[name]
-        found[name] = reading.leaving_free(exact, name)
-    return found
-
-
-def _each(mask: Mask) -> Iterator[tuple[str, Mask]]:
-    """Yield each wanted gradient with the mask that asks for it alone."""
-    for at, name in enumerate(GRADIENTS):
-        if mask[at]:
-            yield name, (at == 0, at == 1, at == 2)
 
 
 def norm(values: Float64) -> float:
@@ -315,14 +145,15 @@ def _modelled(
     problem, mask = case.sample, case.mask
     reading = Reading(problem, axes.profile, mode.dtype, mode.compute, load_rules(axes.rules).direct_outputs)
     read = read_by(reading, stored, mask)
+    free, ends = free_of_range(reading, given, stored, read, mask)
     steps = GradientStages(
         truth,
         gradients_of(problem, stored, mask),
         read,
         {name: reading.leaving(values, name) for name, values in read.items()},
-        free_of_range(reading, given, stored, read, mask),
+        free,
+        ends,
         magnitudes_of(problem, stored, mask),
-        reading.saturates(stored),
     )
     first: Mapping[str, Any] | None = None
     for model in axes.models:
@@ -395,23 +226,14 @@ def _gradient_error(
         float(np.mean((result == 0) & (truth != 0))),
         float(np.mean(finite & ~np.isfinite(result))),
         float(np.mean(bits)),
-        reasons(error_metrics(carrier, stored, judged), lost, stored, _allowed(reading, name)),
+        reasons(error_metrics(carrier, stored, judged), lost, stored, allowed(reading, name)),
         norm(once - truth) / whole,
         lost.causes(truth, labels),
         channel,
         of_channel,
         decades(lost, truth, labels, loss_scale),
+        lost.takers(truth, labels),
     )
-
-
-def _allowed(reading: Reading, gradient: str) -> float:
-    """Return the largest error by roundings of formats alone, relative to the sum of the terms' magnitudes.
-
-    Both operands are rounded where the cube reads another format than is stored; then the gradient is.
-    """
-    cast = gradient != "grad_bias" and reading.compute != reading.dtype
-    formats = (*(reading.compute,) * (2 * cast), *reading.formats_out(gradient))
-    return sum(2.0 ** -(lookup_dtype(name).mantissa_bits + 1) for name in formats)
 
 
 @dataclass(frozen=True)
@@ -461,7 +283,7 @@ def _mode(read: dict[str, Any]) -> dict[str, Any]:
     gradients = tuple(
         GradientError(
             **one
-            | {key: tuple(tuple(pair) for pair in one[key]) for key in ("failed", "causes")}
+            | {key: tuple(tuple(pair) for pair in one[key]) for key in ("failed", "causes", "takers")}
             | {"decades": tuple(Decade(**row) for row in one["decades"])}
         )
         for one in read["gradients"]

@@ -130,6 +130,8 @@ class GradientError:
                   the first axis of the others; -1 of a gradient of zeros
     of_channel    that error
     decades       by magnitude, the smallest first
+    takers        (cause, tensor, share of its elements) of what range takes, the largest first; the tensor is
+                  the operand that decides, or the gradient itself on its way out
     """
 
     name: str
@@ -148,6 +150,7 @@ class GradientError:
     channel: int = -1
     of_channel: float = 0.0
     decades: tuple[Decade, ...] = ()
+    takers: tuple[tuple[str, str, float], ...] = ()
 
     @property
     @default_arithmetic
