@@ -392,7 +392,7 @@ def test_the_work_of_a_run_is_that_of_its_gradients(mask, work):
 def test_a_long_wait_is_told_in_a_pipe_line_by_line(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr("ascendsim.parallel.QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("ascendsim.progress.QUIET_SECONDS", 0.01)
 
     def waits_for(words):
         end = time.monotonic() + 20

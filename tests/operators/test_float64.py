@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ascendsim.ops.reference.ordered as module
+import ascendsim.ops.reference.float64 as module
 from ascendsim import conv_tbc_backward, convolution_backward
 from ascendsim.numerics.casts import encode, round_to
 from ascendsim.numerics.dtypes import dtype as lookup_dtype

@@ -329,9 +329,10 @@ def test_a_transpose_of_input_comes_first():
 
 
 def test_the_kernel_is_that_of_the_single_tap():
-    one = patches_of(WEIGHTS_PATCHES).problem
-    [first, *_] = [k for k in estimate(WEIGHTS_PATCHES, product="910_95", **WEIGHTS_ONLY).kernels if k.plan]
-    [other] = [k for k in estimate(one, product="910_95", **WEIGHTS_ONLY).kernels if k.plan]
+    # With L2 warm: in a training step the Transpose leaves its patches there, and forward leaves no input.
+    one, how = patches_of(WEIGHTS_PATCHES).problem, {"product": "910_95", "l2_start": "warm", **WEIGHTS_ONLY}
+    [first, *_] = [k for k in estimate(WEIGHTS_PATCHES, **how).kernels if k.plan]
+    [other] = [k for k in estimate(one, **how).kernels if k.plan]
     assert first.cycles == other.cycles
 
 
