@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, hypot, log
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ class FigureEffect:
     low_us     microseconds with the figure at its low end; None where other figures contradict that end
     high_us    microseconds with the figure at its high end
     together   figures of the same source, each of which goes to the same end of its own range with it
+    shared     what the figure has in common with that of another product: name, source and range; two effects
+               of the same text are of one figure. "": of this product alone
     """
 
     figure: str
@@ -52,6 +54,7 @@ class FigureEffect:
     low_us: float | None
     high_us: float | None
     together: tuple[str, ...] = ()
+    shared: str = ""
 
     @property
     def shortest(self) -> tuple[float, Any]:
@@ -103,6 +106,24 @@ class PlanRisk:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorShare:
+    """The model's own error of the kernels of one kind.
+
+    kind   what kernels they are
+    share  part of the call's time that they take
+    error  logarithm of a ratio (`OwnError`)
+    of     architecture's name whose measurements it was taken from
+    own    whether any of them is of the product itself: else it stands in for an error that nobody knows
+    """
+
+    kind: str
+    share: float
+    error: float
+    of: str
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelError:
     """How far measured times lie from estimated ones that nothing was fitted on, figures and plan apart.
 
@@ -110,12 +131,16 @@ class ModelError:
                in five of such measurements
     rows       measurements that this was taken from
     grounds    in words: which kernels they are of, and of which product where the call's own has none
+    family     architecture of the call's product: two products of one err alike in kernels of a kind
+    shares     the own error of each kind of kernels
     """
 
     low: float
     high: float
     rows: int
     grounds: str
+    family: str = ""
+    shares: tuple[ErrorShare, ...] = ()
 
 
 PLAN, MODEL = "the plan", "the model's own error"
@@ -154,13 +179,13 @@ class Interval:
     @default_arithmetic
     def low_us(self) -> float:
         """The lower end of the 80 % interval: figures, plan and model together."""
-        return self.usual_us * exp(-_joined(self._parts(0)))
+        return self.usual_us * exp(-hypot(*self.widths(0)))
 
     @property
     @default_arithmetic
     def high_us(self) -> float:
         """The upper end of the 80 % interval."""
-        return self.usual_us * exp(_joined(self._parts(1)))
+        return self.usual_us * exp(hypot(*self.widths(1)))
 
     @property
     @default_arithmetic
@@ -169,7 +194,7 @@ class Interval:
 
         Nothing (empty) for an interval of no width.
         """
-        low, high = self._parts(0), self._parts(1)
+        low, high = self.widths(0), self.widths(1)
         figures, plan, model = (one + other for one, other in zip(low, high, strict=True))
         if not figures + plan + model:
             return ()
@@ -179,8 +204,11 @@ class Interval:
         # A second one only where it does half as much: else the first is what to measure.
         return first.figure, *(one.figure for one in more[:1] if 2 * one.span_us >= first.span_us)
 
-    def _parts(self, side: int) -> tuple[float, float, float]:
-        """Half widths on one side in log time, of the figures, the plan and the model."""
+    def widths(self, side: int) -> tuple[float, float, float]:
+        """Half widths in log time below (0) or above (1), of the figures, the plan and the model.
+
+        The three have nothing to do with each other, so that their squares add.
+        """
         if not self.usual_us:
             return 0.0, 0.0, 0.0
         figures = (self.usual_us / self.shortest_us, self.longest_us / self.usual_us)[side]
@@ -189,11 +217,6 @@ class Interval:
         plan = (1 / plan, plan)[side]
         model = (1 / self.model.low, self.model.high)[side] if self.model else 1.0
         return log(max(figures, 1.0)), log(max(plan, 1.0)), log(max(model, 1.0))
-
-
-def _joined(parts: tuple[float, float, float]) -> float:
-    """Join half widths in log time: the three have nothing to do with each other, so their squares add."""
-    return sqrt(sum(part * part for part in parts))
 
 
 @dataclass(frozen=True, slots=True)

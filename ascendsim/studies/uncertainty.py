@@ -135,13 +135,12 @@ def _and(names: Sequence[str]) -> str:
 def draws(moved: Sequence[Variable], count: int = DRAWS, seed: str = "") -> list[dict[str, Any]]:
     """Return points of a Latin hypercube: figures by path, all of them at random places of their ranges.
 
-    A variable's places hang on its figure, source and range alone, so that two products that share a figure
-    have it at the same place in each draw.
+    A variable's places hang on what is `shared` of it alone, so that two products that share a figure have it
+    at the same place in each draw.
     """
     points: list[dict[str, Any]] = [{} for _ in range(count)]
     for one in moved:
-        first = one.figures[one.name]
-        random = Random(f"{seed}{one.name}: {first.source}, {first.range}")
+        random = Random(f"{seed}{one.shared}")
         order = list(range(count))
         random.shuffle(order)
         for point, part in zip(points, order, strict=True):
