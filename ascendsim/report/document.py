@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from ascendsim import __version__
@@ -167,6 +167,7 @@ def run_document(
         **_head("ascendsim run 1", title, command),
         "problem": dict(problem),
         "products": [_product_entry(run.profile) | _call_entry(run, paths) for run in runs],
+        "ratios": _ratio_entries(runs),
         **_measured([run.profile for run in runs]),
         "definitions": {
             "products": definitions(CALL),
@@ -339,8 +340,21 @@ def _interval_entry(interval: Interval) -> Entry:
     ]
     joined = {"low_us": interval.low_us, "high_us": interval.high_us, "dominant": list(interval.dominant)}
     entry = asdict(interval) | joined | {"effects": effects}
-    del entry["draws_us"]  # for ratios of products, whose pairs a reader of one entry has not
+    del entry["draws_us"]  # the ratios of products are made of them
     return entry
+
+
+def _ratio_entries(runs: Sequence[CallReport]) -> list[Entry]:
+    """Describe how sure the order of each two products is; nothing unless all have intervals."""
+    from ascendsim.studies.ratios import ratios
+
+    intervals = [run.interval for run in runs if run.interval is not None]
+    if len(intervals) < len(runs):
+        return []
+    return [
+        {"first": first.profile.variant, "second": second.profile.variant, **asdict(found)}
+        for (first, second), found in zip(combinations(runs, 2), ratios(intervals), strict=True)
+    ]
 
 
 def _network_entry(layers: Sequence[Entry], notes: Sequence[str]) -> Entry:

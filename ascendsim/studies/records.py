@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import exp, hypot, log
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 
@@ -13,8 +14,38 @@ if TYPE_CHECKING:
     from ascendsim.numerics.metrics import ErrorMetrics
 
 
-# Of a call's time: launches, entries of kernels, the rest of those that change a layout, and of all others.
-PARTS = ("launch", "entry", "layout", "core")
+# Of a call's time, in terms that all products have.
+PARTS = ("launch", "entry", "core", "layout", "others")
+# Kernels that move elements and compute nothing.
+LAYOUT_TYPES = ("TransData", "Transpose", "Contiguous", "ViewCopy", "Dilation")
+
+
+class Spent(NamedTuple):
+    """Microseconds of a kernel, which add up to its time; `multiplies`: whether the cube works."""
+
+    op_type: str
+    multiplies: bool
+    launch_us: float
+    entry_us: float
+    core_us: float
+
+
+@default_arithmetic
+def parts_us(kernels: Iterable[Spent]) -> dict[str, float]:
+    """Return the microseconds of `PARTS`, which add up to the time of all kernels.
+
+    launch, entry and core are those of the kernels that multiply; layout is the whole time of those that
+    change layouts, others that of all other ones: they cast, clear or sum
+    """
+    found = dict.fromkeys(PARTS, 0.0)
+    for kernel in kernels:
+        own = kernel.launch_us, kernel.entry_us, kernel.core_us
+        if kernel.multiplies:
+            for part, us in zip(PARTS, own, strict=False):
+                found[part] += us
+        else:
+            found["layout" if kernel.op_type in LAYOUT_TYPES else "others"] += sum(own)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

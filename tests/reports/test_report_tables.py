@@ -44,6 +44,8 @@ INTERVAL = {
     "longest_us": 1234.5,
     "least_cycles": 900,
     "most_cycles": 12345,
+    "low_us": 2.0,
+    "high_us": 2000.0,
     "effects": [
         {"figure": name, "shortest_us": 2.5, "longest_us": 3.25} for name in ("one", "two", "three", "four")
     ],
