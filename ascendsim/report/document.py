@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate, KernelResult
     from ascendsim.profile import Figure, Profile, ShippedProduct
     from ascendsim.program.kernel import Core
-    from ascendsim.studies.records import Interval, JudgedGradient
+    from ascendsim.studies.records import Interval, JudgedGradient, Ratio
     from ascendsim.timing.times import KernelTimes
 
 
@@ -156,10 +156,12 @@ def run_document(
     command: Sequence[str],
     *,
     paths: bool = True,
+    ratios: Sequence[Ratio] = (),
 ) -> Entry:
     """Describe calls of one problem on several products; `command` are the words that asked for them.
 
     paths   whether the document has the critical path of each kernel
+    ratios  of each two runs, in the order of `itertools.combinations`; none without intervals
     """
     # Measures that no gradient has need no definition.
     errors = ERRORS if any(run.gradients for run in runs) else ()
@@ -167,7 +169,7 @@ def run_document(
         **_head("ascendsim run 1", title, command),
         "problem": dict(problem),
         "products": [_product_entry(run.profile) | _call_entry(run, paths) for run in runs],
-        "ratios": _ratio_entries(runs),
+        "ratios": _ratio_entries(runs, ratios),
         **_measured([run.profile for run in runs]),
         "definitions": {
             "products": definitions(CALL),
@@ -344,16 +346,11 @@ def _interval_entry(interval: Interval) -> Entry:
     return entry
 
 
-def _ratio_entries(runs: Sequence[CallReport]) -> list[Entry]:
-    """Describe how sure the order of each two products is; nothing unless all have intervals."""
-    from ascendsim.studies.ratios import ratios
-
-    intervals = [run.interval for run in runs if run.interval is not None]
-    if len(intervals) < len(runs):
-        return []
+def _ratio_entries(runs: Sequence[CallReport], ratios: Sequence[Ratio]) -> list[Entry]:
+    """Describe how sure the order of each two products is."""
     return [
         {"first": first.profile.variant, "second": second.profile.variant, **asdict(found)}
-        for (first, second), found in zip(combinations(runs, 2), ratios(intervals), strict=True)
+        for (first, second), found in zip(combinations(runs, 2), ratios, strict=bool(ratios))
     ]
 
 

@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from math import exp, hypot, log
 from typing import NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.studies.records import MODEL, PLAN, FigureEffect, Interval, ModelError
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Between what the ratio of two times lies: that of the second call over that of the first.
-
-    usual      ratio of the times as they are
-    low, high  ends of its 80 % interval: 1 lies outside where it is sure which call takes longer
-    dominant   the figure by its path, `PLAN` or `MODEL` whose knowledge would narrow it most; "": nothing
-    of         which of the two calls that is of: 0, 1, or both of them
-    """
-
-    usual: float
-    low: float
-    high: float
-    dominant: str
-    of: tuple[int, ...]
+from ascendsim.studies.records import MODEL, PLAN, FigureEffect, Interval, ModelError, Ratio
 
 
 def ratios(intervals: Sequence[Interval]) -> list[Ratio]:

@@ -251,6 +251,23 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Ratio:
+    """Between what the ratio of two times lies: that of the second call over that of the first.
+
+    usual      ratio of the times as they are
+    low, high  ends of its 80 % interval: 1 lies outside where it is sure which call takes longer
+    dominant   the figure by its path, `PLAN` or `MODEL` whose knowledge would narrow it most; "": nothing
+    of         which of the two calls that is of: 0, 1, or both of them
+    """
+
+    usual: float
+    low: float
+    high: float
+    dominant: str
+    of: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JudgedGradient:
     """One gradient held against the float64 one of the same stored tensors.
 
