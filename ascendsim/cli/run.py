@@ -257,6 +257,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     """Run one convolution on every product."""
     from ascendsim import ConvProblem
     from ascendsim.report.folder import write_run_folder
+    from ascendsim.studies.ratios import ratios
 
     problem = ConvProblem(**request.options)
     # A file brings a grad_output of its own, which must be the one that its other arrays imply.
@@ -276,7 +277,9 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     if arguments.l2_start != WARM:
         runs = [_beside_warm(problem, dtype, request.mask, arguments, run) for run in runs]
     shown = _shape(problem) | settings(request.mask, dtype, arguments) | about
-    document = run_document(request.title, shown, runs, arguments.words, paths=arguments.paths)
+    ordered = ratios([run.interval for run in runs if run.interval is not None])
+    words = request.title, shown, runs, arguments.words
+    document = run_document(*words, paths=arguments.paths, ratios=ordered)
     spans = arguments.trace_spans if arguments.trace else 0
     shapes = {name: getattr(problem, name) for name in ("grad_output", "input", "weight")}
     write = partial(write_run_folder, document=document, runs=runs, trace_spans=spans, shapes=shapes)

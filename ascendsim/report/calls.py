@@ -265,7 +265,13 @@ def run_page(
         "command": shlex.join(["ascendsim", *document["command"]]),
         "version": f"ascendsim {document['ascendsim']}",
     }
-    return Page(f"Backward of {document['title']}", headline(products), tuple(sections), definitions, facts)
+    return Page(
+        f"Backward of {document['title']}",
+        headline(products, document.get("ratios", ())),
+        tuple(sections),
+        definitions,
+        facts,
+    )
 
 
 def _overview(products: Sequence[Entry]) -> Section:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from ascendsim import __version__
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.results import Estimate, KernelResult
     from ascendsim.profile import Figure, Profile, ShippedProduct
     from ascendsim.program.kernel import Core
-    from ascendsim.studies.records import Interval, JudgedGradient
+    from ascendsim.studies.records import Interval, JudgedGradient, Ratio
     from ascendsim.timing.times import KernelTimes
 
 
@@ -156,10 +156,12 @@ def run_document(
     command: Sequence[str],
     *,
     paths: bool = True,
+    ratios: Sequence[Ratio] = (),
 ) -> Entry:
     """Describe calls of one problem on several products; `command` are the words that asked for them.
 
     paths   whether the document has the critical path of each kernel
+    ratios  of each two runs, in the order of `itertools.combinations`; none without intervals
     """
     # Measures that no gradient has need no definition.
     errors = ERRORS if any(run.gradients for run in runs) else ()
@@ -167,6 +169,7 @@ def run_document(
         **_head("ascendsim run 1", title, command),
         "problem": dict(problem),
         "products": [_product_entry(run.profile) | _call_entry(run, paths) for run in runs],
+        "ratios": _ratio_entries(runs, ratios),
         **_measured([run.profile for run in runs]),
         "definitions": {
             "products": definitions(CALL),
@@ -339,8 +342,16 @@ def _interval_entry(interval: Interval) -> Entry:
     ]
     joined = {"low_us": interval.low_us, "high_us": interval.high_us, "dominant": list(interval.dominant)}
     entry = asdict(interval) | joined | {"effects": effects}
-    del entry["draws_us"]  # for ratios of products, whose pairs a reader of one entry has not
+    del entry["draws_us"]  # the ratios of products are made of them
     return entry
+
+
+def _ratio_entries(runs: Sequence[CallReport], ratios: Sequence[Ratio]) -> list[Entry]:
+    """Describe how sure the order of each two products is."""
+    return [
+        {"first": first.profile.variant, "second": second.profile.variant, **asdict(found)}
+        for (first, second), found in zip(combinations(runs, 2), ratios, strict=bool(ratios))
+    ]
 
 
 def _network_entry(layers: Sequence[Entry], notes: Sequence[str]) -> Entry:

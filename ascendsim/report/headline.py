@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from ascendsim.report.tables import Entry
@@ -27,8 +28,11 @@ class Span(NamedTuple):
     dominant: tuple[str, ...]
 
 
-def headline(products: Sequence[Entry]) -> str:
-    """Say what a call takes and what dominates that; of several products which of them are apart."""
+def headline(products: Sequence[Entry], ratios: Sequence[Entry] = ()) -> str:
+    """Say what a call takes and what dominates that; of several products which of them are apart.
+
+    ratios   of each two products, in the order of `itertools.combinations`; of those with intervals
+    """
     if len(products) == 1:
         [product] = products
         span = f" {_span(span_of(product))}" if product.get("interval") else ""
@@ -47,7 +51,7 @@ def headline(products: Sequence[Entry]) -> str:
             "each may be, and which of them are apart."
         )
     else:
-        answer = " ".join(_told(groups_apart(list(map(span_of, ranked)))))
+        answer = " ".join(_Order.of(list(map(span_of, products)), ratios).told())
     return f"{answer} {_largest(least, least['variant'])}"
 
 
@@ -58,56 +62,98 @@ def span_of(product: Entry) -> Span:
     return Span(product["variant"], product["time_us"], *ends, tuple(interval["dominant"]))
 
 
-def groups_apart(spans: Sequence[Span]) -> list[list[Span]]:
-    """Return the spans in groups, the fastest first: those of a group overlap, directly or by others of it.
+def groups_apart(ranked: Sequence[int], surely: Callable[[int, int], bool]) -> list[list[int]]:
+    """Return things in groups, in order: each of a group is surely before each of all groups after it.
 
-    Within a group they stand by their time, which orders nothing.
+    ranked   numbers of the things; where one is surely before another, it stands before it
     """
-    groups: list[list[Span]] = []
-    reached = 0.0
-    for span in sorted(spans, key=lambda span: span.low_us):
-        if groups and span.low_us <= reached:
-            groups[-1].append(span)
-        else:
-            groups.append([span])
-        reached = max(reached, span.high_us)
-    return [sorted(group, key=lambda span: span.time_us) for group in groups]
+    groups: list[list[int]] = []
+    for at, one in enumerate(ranked):
+        if all(surely(before, after) for before in ranked[:at] for after in ranked[at:]):
+            groups.append([])
+        groups[-1].append(one)
+    return groups
 
 
-def _told(groups: Sequence[Sequence[Span]]) -> list[str]:
-    """Return a sentence for each group of products that are apart from all others."""
-    told = []
-    for at, group in enumerate(groups):
-        names = [f"{span.variant} {short(span.time_us)} us {_span(span)}" for span in group[:MOST_NAMED]]
-        if len(group) > MOST_NAMED:
-            names.append(f"{len(group) - MOST_NAMED} more")
-        place = "" if len(groups) == 1 else "Fastest: " if not at else "Then: "
-        if len(group) == 1:
-            told.append(f"{place}{names[0]}.")
-            continue
-        first = group[0]
-        rivals = [span for span in group if span.low_us <= first.high_us]
-        widest = max(rivals, key=lambda span: span.high_us / span.low_us if span.low_us else 0.0)
-        settle = f": {_settling(widest)} would settle most" if widest.dominant else ""
-        pairs = [f"{one.variant} before {', '.join(after)}" for one in group if (after := _apart(one, group))]
+class _Order(NamedTuple):
+    """Products in the order in which they were asked for, and the ratio of each two of their times.
+
+    ratios   by the places of both products: the time of the second over that of the first
+    """
+
+    spans: Sequence[Span]
+    ratios: Mapping[tuple[int, int], Entry]
+
+    @classmethod
+    def of(cls, spans: Sequence[Span], ratios: Sequence[Entry]) -> _Order:
+        """Return the order of products by the ratios of `headline`."""
+        return cls(spans, dict(zip(combinations(range(len(spans)), 2), ratios, strict=True)))
+
+    def told(self) -> list[str]:
+        """Return a sentence for each group of products that are surely apart from all others."""
+        ranked = sorted(range(len(self.spans)), key=lambda at: self.spans[at].time_us)
+        groups = groups_apart(ranked, self.surely)
+        told, before = [], list[int]()
+        for group in groups:
+            names = [
+                f"{self.spans[at].variant} {short(self.spans[at].time_us)} us {_span(self.spans[at])}"
+                for at in group[:MOST_NAMED]
+            ]
+            if len(group) > MOST_NAMED:
+                names.append(f"{len(group) - MOST_NAMED} more")
+            place = "" if len(groups) == 1 else "Then: " if before else "Fastest: "
+            rest = self._unsure(group) if len(group) > 1 else ""
+            joined = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+            told.append(f"{place}{joined}{rest}{self._however(before, group)}.")
+            before += group
+        return told
+
+    def surely(self, one: int, other: int) -> bool:
+        """Whether a product is faster than another wherever their ratio lies."""
+        return self._between(one, other)[0] > 1
+
+    def _between(self, one: int, other: int) -> tuple[float, float]:
+        """Return the ends of the ratio of the second time over the first."""
+        if one < other:
+            return self.ratios[one, other]["low"], self.ratios[one, other]["high"]
+        return 1 / self.ratios[other, one]["high"], 1 / self.ratios[other, one]["low"]
+
+    def _however(self, before: Sequence[int], group: Sequence[int]) -> str:
+        """Say by what a group is slower than the one before where intervals alone would not tell."""
+        if not before or max(self.spans[at].high_us for at in before) < min(
+            self.spans[at].low_us for at in group
+        ):
+            return ""
+        low, high = self._between(before[-1], group[0])
+        which = f"{self.spans[group[0]].variant} takes " if len(group) > 1 else ""
+        return f"; {which}{low:.3g} to {high:.3g} times as long as {self.spans[before[-1]].variant}"
+
+    def _unsure(self, group: Sequence[int]) -> str:
+        """Say of products that cannot be ordered what is sure of them, and what would settle most."""
+        pairs = []
+        for one in group:
+            after = [self.spans[other].variant for other in group if other != one and self.surely(one, other)]
+            pairs += [f"{self.spans[one].variant} before {', '.join(after)}"] if after else []
+        rivals = [other for other in group[1:] if not self.surely(group[0], other)]
+        low_high = {other: self._between(group[0], other) for other in rivals}
+        rival = max(rivals, key=lambda other: low_high[other][1] / low_high[other][0])
+        ratio = self.ratios[min(group[0], rival), max(group[0], rival)]
+        settle = f": {_settling(ratio)} would settle most" if ratio["dominant"] else ""
         but = f", but {'; '.join(pairs)}" if pairs else ""
-        told.append(
-            f"{place}{', '.join(names[:-1])} and {names[-1]} overlap and cannot be ordered{but}{settle}."
+        return f" cannot be ordered{but}{settle}"
+
+
+def _settling(ratio: Entry) -> str:
+    """Name the one measurement that would narrow a ratio most."""
+    what = ratio["dominant"]
+    names = [ratio[("first", "second")[at]] for at in ratio["of"]]
+    if what == MODEL:
+        return (
+            f"measured calls on {' and '.join(names)}" if len(names) > 1 else f"a measured call on {names[0]}"
         )
-    return told
-
-
-def _apart(span: Span, group: Sequence[Span]) -> list[str]:
-    """Return which of a group, that hangs together by others, are slower than one of it in any case."""
-    return [other.variant for other in group if other.low_us > span.high_us]
-
-
-def _settling(span: Span) -> str:
-    """Name the one measurement that would narrow an interval most."""
-    first = span.dominant[0]
-    if first == MODEL:
-        return f"a measured call on {span.variant}"
-    return f"knowing {span.variant}'s own plan" if first == PLAN else f"measuring `{first}` of {span.variant}"
+    return (
+        f"knowing {names[0]}'s own plan" if what == PLAN else f"measuring `{what}` of {' and '.join(names)}"
+    )
 
 
 def _span(span: Span) -> str:

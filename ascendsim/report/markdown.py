@@ -110,7 +110,7 @@ def _head(document: Entry) -> list[str]:
     parts = [
         f"# Backward of {document['title']}",
         problem_line(document["problem"]),
-        headline(document["products"]),
+        headline(document["products"], document.get("ratios", ())),
         f"Made by ascendsim {document['ascendsim']} with `{command}`. All values are in result.json.",
     ]
     if len(document["products"]) > 1:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ascendsim.numerics.metric_chunks import METRIC_COLUMNS, METRIC_SYMBOLS, Column
+from ascendsim.studies.records import Spent, parts_us
 from ascendsim.studies.table import Table, microseconds, numbers, percent, text_table, us, words
 
 # One object of result.json: plain values by the names of columns.
@@ -212,26 +213,18 @@ def size(count: int) -> str:
     return f"{amount:,.1f} GiB"
 
 
-# Kernels that move elements and compute nothing.
-LAYOUT_TYPES = ("TransData", "Transpose", "Contiguous", "ViewCopy", "Dilation")
-
-
 def like_terms(product: Entry) -> dict[str, float]:
-    """Return a product's microseconds in terms that all products have; they add up to its time.
-
-    launch, entry and core are those of the kernels that multiply; layout is the whole time of those that
-    change layouts, others that of all other ones: they cast, clear or sum
-    """
-    found = dict.fromkeys((*(part.removesuffix("_us") for part in TIME_PARTS), "layout", "others"), 0.0)
-    for layer in product.get("layers") or [{"count": 1, "kernels": product["kernels"]}]:
-        for kernel in layer["kernels"]:
-            if kernel["macs"]:
-                for part in TIME_PARTS:
-                    found[part.removesuffix("_us")] += layer["count"] * kernel[part]
-            else:
-                name = "layout" if kernel["op_type"] in LAYOUT_TYPES else "others"
-                found[name] += layer["count"] * kernel["time_us"]
-    return found
+    """Return a product's microseconds in terms that all products have (`parts_us`)."""
+    layers = product.get("layers") or [{"count": 1, "kernels": product["kernels"]}]
+    return parts_us(
+        Spent(
+            kernel["op_type"],
+            bool(kernel["macs"]),
+            *(layer["count"] * kernel[part] for part in TIME_PARTS),
+        )
+        for layer in layers
+        for kernel in layer["kernels"]
+    )
 
 
 # The cube first: whether it works is the question, and the pipes that feed and empty it are the answer.

@@ -36,6 +36,7 @@ from ascendsim.report.words import (
     closing_lines,
     closing_of_all,
     common_lines,
+    own_errors_line,
     problem_line,
     product_line,
     terms_line,
@@ -89,10 +90,10 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
     out.print(Text(f"Backward of {document['title']}", style="bold"))
     print_text(out, problem_line(document["problem"]))
     out.print()
-    print_text(out, headline(products))
+    print_text(out, headline(products, document.get("ratios", ())))
     if len(products) > 1:
         print_table(out, products_table(products))
-        if line := terms_line(products):
+        for line in filter(None, (terms_line(products), own_errors_line(products))):
             print_text(out, line)
     for table in _tables(products, details=details):
         if table.rows:

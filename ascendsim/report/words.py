@@ -136,7 +136,22 @@ def interval_line(product: Entry) -> str:
     if left := interval.get("left_out"):
         moved += f"; left out, as this plan cannot be timed there: {', '.join(left)}"
     whole = f"{interval['low_us']:,.2f} to {interval['high_us']:,.2f} us"
-    return f"{line}; {moved}. With the plan and the model's own error {whole}, in four cases of five."
+    stands = f" {unknown}" if (unknown := own_errors_line([product])) else ""
+    return f"{line}; {moved}. With the plan and the model's own error {whole}, in four cases of five.{stands}"
+
+
+def own_errors_line(products: Sequence[Entry]) -> str:
+    """Say of which kernels of which products no own error of the model is known; "" where all are."""
+    told: dict[str, list[str]] = {}
+    for product in products:
+        shares = ((product.get("interval") or {}).get("model") or {}).get("shares", ())
+        unknown = [share for share in shares if not share["own"]]
+        kinds = "any kernel" if len(unknown) == len(shares) else ", ".join(s["kind"] for s in unknown)
+        others = " and ".join(f"the {name}'s" for name in dict.fromkeys(s["of"] for s in unknown))
+        if unknown:
+            told.setdefault(f"{kinds} ({others} stands in)", []).append(product["variant"])
+    lines = "; ".join(f"of {which} on {' and '.join(names)}" for which, names in told.items())
+    return f"No own error of the model is known {lines}." if lines else ""
 
 
 def closing_lines(product: Entry) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, hypot, log
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 
@@ -13,8 +14,38 @@ if TYPE_CHECKING:
     from ascendsim.numerics.metrics import ErrorMetrics
 
 
-# Of a call's time: launches, entries of kernels, the rest of those that change a layout, and of all others.
-PARTS = ("launch", "entry", "layout", "core")
+# Of a call's time, in terms that all products have.
+PARTS = ("launch", "entry", "core", "layout", "others")
+# Kernels that move elements and compute nothing.
+LAYOUT_TYPES = ("TransData", "Transpose", "Contiguous", "ViewCopy", "Dilation")
+
+
+class Spent(NamedTuple):
+    """Microseconds of a kernel, which add up to its time; `multiplies`: whether the cube works."""
+
+    op_type: str
+    multiplies: bool
+    launch_us: float
+    entry_us: float
+    core_us: float
+
+
+@default_arithmetic
+def parts_us(kernels: Iterable[Spent]) -> dict[str, float]:
+    """Return the microseconds of `PARTS`, which add up to the time of all kernels.
+
+    launch, entry and core are those of the kernels that multiply; layout is the whole time of those that
+    change layouts, others that of all other ones: they cast, clear or sum
+    """
+    found = dict.fromkeys(PARTS, 0.0)
+    for kernel in kernels:
+        own = kernel.launch_us, kernel.entry_us, kernel.core_us
+        if kernel.multiplies:
+            for part, us in zip(PARTS, own, strict=False):
+                found[part] += us
+        else:
+            found["layout" if kernel.op_type in LAYOUT_TYPES else "others"] += sum(own)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +73,8 @@ class FigureEffect:
     low_us     microseconds with the figure at its low end; None where other figures contradict that end
     high_us    microseconds with the figure at its high end
     together   figures of the same source, each of which goes to the same end of its own range with it
+    shared     what the figure has in common with that of another product: name, source and range; two effects
+               of the same text are of one figure. "": of this product alone
     """
 
     figure: str
@@ -52,6 +85,7 @@ class FigureEffect:
     low_us: float | None
     high_us: float | None
     together: tuple[str, ...] = ()
+    shared: str = ""
 
     @property
     def shortest(self) -> tuple[float, Any]:
@@ -103,6 +137,24 @@ class PlanRisk:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorShare:
+    """The model's own error of the kernels of one kind.
+
+    kind   what kernels they are
+    share  part of the call's time that they take
+    error  logarithm of a ratio (`OwnError`)
+    of     architecture's name whose measurements it was taken from
+    own    whether any of them is of the product itself: else it stands in for an error that nobody knows
+    """
+
+    kind: str
+    share: float
+    error: float
+    of: str
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelError:
     """How far measured times lie from estimated ones that nothing was fitted on, figures and plan apart.
 
@@ -110,12 +162,16 @@ class ModelError:
                in five of such measurements
     rows       measurements that this was taken from
     grounds    in words: which kernels they are of, and of which product where the call's own has none
+    family     architecture of the call's product: two products of one err alike in kernels of a kind
+    shares     the own error of each kind of kernels
     """
 
     low: float
     high: float
     rows: int
     grounds: str
+    family: str = ""
+    shares: tuple[ErrorShare, ...] = ()
 
 
 PLAN, MODEL = "the plan", "the model's own error"
@@ -154,13 +210,13 @@ class Interval:
     @default_arithmetic
     def low_us(self) -> float:
         """The lower end of the 80 % interval: figures, plan and model together."""
-        return self.usual_us * exp(-_joined(self._parts(0)))
+        return self.usual_us * exp(-hypot(*self.widths(0)))
 
     @property
     @default_arithmetic
     def high_us(self) -> float:
         """The upper end of the 80 % interval."""
-        return self.usual_us * exp(_joined(self._parts(1)))
+        return self.usual_us * exp(hypot(*self.widths(1)))
 
     @property
     @default_arithmetic
@@ -169,7 +225,7 @@ class Interval:
 
         Nothing (empty) for an interval of no width.
         """
-        low, high = self._parts(0), self._parts(1)
+        low, high = self.widths(0), self.widths(1)
         figures, plan, model = (one + other for one, other in zip(low, high, strict=True))
         if not figures + plan + model:
             return ()
@@ -179,8 +235,11 @@ class Interval:
         # A second one only where it does half as much: else the first is what to measure.
         return first.figure, *(one.figure for one in more[:1] if 2 * one.span_us >= first.span_us)
 
-    def _parts(self, side: int) -> tuple[float, float, float]:
-        """Half widths on one side in log time, of the figures, the plan and the model."""
+    def widths(self, side: int) -> tuple[float, float, float]:
+        """Half widths in log time below (0) or above (1), of the figures, the plan and the model.
+
+        The three have nothing to do with each other, so that their squares add.
+        """
         if not self.usual_us:
             return 0.0, 0.0, 0.0
         figures = (self.usual_us / self.shortest_us, self.longest_us / self.usual_us)[side]
@@ -191,9 +250,21 @@ class Interval:
         return log(max(figures, 1.0)), log(max(plan, 1.0)), log(max(model, 1.0))
 
 
-def _joined(parts: tuple[float, float, float]) -> float:
-    """Join half widths in log time: the three have nothing to do with each other, so their squares add."""
-    return sqrt(sum(part * part for part in parts))
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Between what the ratio of two times lies: that of the second call over that of the first.
+
+    usual      ratio of the times as they are
+    low, high  ends of its 80 % interval: 1 lies outside where it is sure which call takes longer
+    dominant   the figure by its path, `PLAN` or `MODEL` whose knowledge would narrow it most; "": nothing
+    of         which of the two calls that is of: 0, 1, or both of them
+    """
+
+    usual: float
+    low: float
+    high: float
+    dominant: str
+    of: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

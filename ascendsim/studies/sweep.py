@@ -66,6 +66,15 @@ class Variable(NamedTuple):
     name: str
     figures: Mapping[str, Figure]
 
+    @property
+    def shared(self) -> str:
+        """What it has in common with the same variable of another product: name, source and range.
+
+        A source "as on the 910B" is one guess, though two products make it.
+        """
+        first = self.figures[self.name]
+        return f"{self.name}: {first.source}, {first.range}"
+
     def at(self, end: int) -> dict[str, Any]:
         """Return the figures at the low end (0) or the high end (1) of their ranges, but for those there."""
         found = ((path, ends(figure)[end], figure.value) for path, figure in self.figures.items())
@@ -181,7 +190,9 @@ def effects_of(
         first = one.figures[one.name]
         low_us, high_us = (times.get((one.name, end), usual_us) for end in (0, 1))
         others = tuple(path for path in one.figures if path != one.name)
-        made.append(FigureEffect(one.name, first.value, *ends(first), usual_us, low_us, high_us, others))
+        made.append(
+            FigureEffect(one.name, first.value, *ends(first), usual_us, low_us, high_us, others, one.shared)
+        )
     return tuple(made)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.profile import Profile, load_profile
-from ascendsim.studies.records import Interval, ModelError, PlanRisk
+from ascendsim.studies.records import ErrorShare, Interval, ModelError, PlanRisk
 from ascendsim.studies.sweep import (
     Advance,
     Sweep,
@@ -135,13 +135,12 @@ def _and(names: Sequence[str]) -> str:
 def draws(moved: Sequence[Variable], count: int = DRAWS, seed: str = "") -> list[dict[str, Any]]:
     """Return points of a Latin hypercube: figures by path, all of them at random places of their ranges.
 
-    A variable's places hang on its figure, source and range alone, so that two products that share a figure
-    have it at the same place in each draw.
+    A variable's places hang on what is `shared` of it alone, so that two products that share a figure have it
+    at the same place in each draw.
     """
     points: list[dict[str, Any]] = [{} for _ in range(count)]
     for one in moved:
-        first = one.figures[one.name]
-        random = Random(f"{seed}{one.name}: {first.source}, {first.range}")
+        random = Random(f"{seed}{one.shared}")
         order = list(range(count))
         random.shuffle(order)
         for point, part in zip(points, order, strict=True):
@@ -192,6 +191,8 @@ NEAREST = {
     "3510": ("3510", "2201", "1001", "2002"),
 }
 FAMILIES = {"1001": "910", "2002": "310P", "2201": "910B", "3510": "950"}
+# What else products of these architectures are called; the 910_93 shares the 910B's, and has no rows itself.
+MEASURED = {"1001": "910", "2201": "910B", "3510": "910_95"}
 
 
 @cache
@@ -204,16 +205,16 @@ def own_errors() -> Mapping[tuple[str, str], OwnError]:
 
 
 def nearest(known: Mapping[tuple[str, str], OwnError], arch: str, kind: str) -> OwnError:
-    """Return the own error of a kind of kernels, from the nearest architecture that has some."""
+    """Return the own error of a kind of kernels, from the nearest architecture that has some.
+
+    Of a kind that none has, such as matrix products, the widest of all stands in.
+    """
     # Of volumes there are few measurements: those of images are the next best.
     asked = dict.fromkeys((kind, kind.replace("3-D", "2-D")))
     near = NEAREST.get(arch, tuple(FAMILIES))
-    return next(
-        known[family, one]
-        for one in asked
-        for family in near
-        if (family, one) in known and known[family, one].rows
-    )
+    found = (known[family, one] for one in asked for family in near if (family, one) in known)
+    widest = max(known.values(), key=lambda one: (one.rows > 0, one.error))
+    return next((one for one in found if one.rows), widest)
 
 
 def model_error(profile: Profile, usual: Estimate, dimensions: int = 2) -> ModelError:
@@ -223,25 +224,39 @@ def model_error(profile: Profile, usual: Estimate, dimensions: int = 2) -> Model
 
     Kernels err alike, not one up and one down: their errors are weighed by their times, and do not cancel.
     """
-    spent: dict[OwnError, float] = {}
+    spent: dict[tuple[str, OwnError], float] = {}
     for kernel in usual.kernels:
         named = kernel.name if kernel.macs else "layouts"
         kind = f"{named} {3 if dimensions > 2 else 2}-D" if named in GRADIENTS else named
-        found = nearest(own_errors(), profile.npu_arch, kind)
+        found = kind, nearest(own_errors(), profile.npu_arch, kind)
         spent[found] = spent.get(found, 0.0) + kernel.time_us
     whole = sum(spent.values())
     if not whole:
         return ModelError(1.0, 1.0, 0, "nothing to do")
+    shares = tuple(
+        ErrorShare(kind, us / whole, one.error, FAMILIES[one.family], _is_own(one, profile, kind))
+        for (kind, one), us in spent.items()
+    )
     return ModelError(
-        sum(us * exp(-one.error) for one, us in spent.items()) / whole,
-        sum(us * exp(one.error) for one, us in spent.items()) / whole,
-        sum(one.rows for one in spent),
-        "; ".join(_ground(one, profile.npu_arch) for one in spent),
+        sum(one.share * exp(-one.error) for one in shares),
+        sum(one.share * exp(one.error) for one in shares),
+        sum(one.rows for one in dict.fromkeys(one for _, one in spent)),
+        "; ".join(
+            _ground(one, profile.product, own=share.own)
+            for (_, one), share in zip(spent, shares, strict=True)
+        ),
+        profile.npu_arch,
+        shares,
     )
 
 
-def _ground(one: OwnError, arch: str) -> str:
+def _is_own(one: OwnError, profile: Profile, kind: str) -> bool:
+    """Say whether an error was measured on the product itself, in kernels of this kind."""
+    return one.kind == kind and one.family == profile.npu_arch and MEASURED[one.family] == profile.product
+
+
+def _ground(one: OwnError, product: str, *, own: bool) -> str:
     """Say what an own error was taken from, and how it fared with other measurements."""
-    where = FAMILIES[one.family]
-    other = "" if one.family == arch else f", as there are too few of the {FAMILIES.get(arch, arch)}"
-    return f"{one.rows} of {one.kind} on the {where}{other} ({one.inside} of {one.others} more lie inside)"
+    other = "" if own else f", as there are too few of the {product}"
+    where = f"{one.kind} on the {FAMILIES[one.family]}{other}"
+    return f"{one.rows} of {where} ({one.inside} of {one.others} more lie inside)"

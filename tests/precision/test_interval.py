@@ -396,8 +396,8 @@ def test_each_figure_is_moved_alone(monkeypatch):
     call, asked = made_up_call(monkeypatch, {"a": (2, (1, 4)), "b": (3, (3, 7))}, lambda a, b: a + 10 * b)
     found = Sweep.of("toy", call).effects(nothing)
     assert found == (
-        FigureEffect("a", 2, 1, 4, usual_us=32, low_us=31, high_us=34),
-        FigureEffect("b", 3, 3, 7, usual_us=32, low_us=32, high_us=72),
+        FigureEffect("a", 2, 1, 4, 32, low_us=31, high_us=34, shared="a: source of a, (1, 4)"),
+        FigureEffect("b", 3, 3, 7, 32, low_us=32, high_us=72, shared="b: source of b, (3, 7)"),
     )
     # The call as it is chooses its plans; b is at its low end already, which needs no call.
     assert asked == [

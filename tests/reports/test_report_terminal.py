@@ -17,7 +17,7 @@ from ascendsim.ops.results import Estimate, result_html
 from ascendsim.profile import Figure, ShippedProduct
 from ascendsim.report.answers import print_answers
 from ascendsim.report.document import profile_entry, variant_entry
-from ascendsim.report.headline import Span, figure_words, groups_apart, headline
+from ascendsim.report.headline import figure_words, groups_apart, headline
 from ascendsim.report.markdown import page
 from ascendsim.report.overview import (
     errors_table,
@@ -282,55 +282,77 @@ def test_without_intervals_the_order_is_that_of_point_estimates_and_says_so():
     assert "toy5 3.0 us and 3 more; " in headline(many)
 
 
-def test_products_whose_intervals_overlap_are_not_ordered():
+def ratio_of(first, second, low, high, dominant="", of=(1,)):
+    """The entry of a ratio between two products."""
+    names = {"first": first["variant"], "second": second["variant"]}
+    return names | {"low": low, "high": high, "dominant": dominant, "of": of}
+
+
+def test_products_whose_ratio_may_be_one_are_not_ordered():
     fast = with_interval(PRODUCT, "a", 2.0, 4.0, "launch.per_core_us", "paths.GM_L1.turning_cycles")
     wide = with_interval(SLOW, "b", 5.0, 427.0, "vector.tap_block_cycles")
-    line = headline([wide, fast, with_interval(SLOW, "c", 5.5, 7.0, "sync.flag_cycles")])
+    third = with_interval(SLOW, "c", 5.5, 7.0, "sync.flag_cycles")
+    ratios = [
+        ratio_of(wide, fast, 0.01, 0.5),
+        ratio_of(wide, third, 0.5, 2, "vector.tap_block_cycles", (0,)),
+        ratio_of(fast, third, 1.5, 3),
+    ]
+    line = headline([wide, fast, third], ratios)
     assert line.startswith(
         "Fastest: a 3.0 us (2.0 .. 4.0; launch per core, GM_L1 turning). Then: b 6.0 us (5.0 .. 427; vector "
-        "tap block) and c 6.0 us (5.5 .. 7.0; sync flag) overlap and cannot be ordered: measuring "
+        "tap block) and c 6.0 us (5.5 .. 7.0; sync flag) cannot be ordered: measuring "
         "`vector.tap_block_cycles` of b would settle most. On a grad_input "
     )
-    # What dominates may be no figure.
-    assert "a measured call on b would settle most" in headline([fast, with_interval(SLOW, "b", 3, 9, MODEL)])
-    assert "knowing b's own plan would settle" in headline([fast, with_interval(SLOW, "b", 3, 9, PLAN_RISK)])
+
+    def settled(dominant, of):
+        slow = with_interval(SLOW, "b", 3, 9, "sync.flag_cycles")
+        return headline([fast, slow], [ratio_of(fast, slow, 0.5, 3, dominant, of)])
+
+    # What moves the ratio need not move either time most, and may be no figure.
+    assert "measuring `x.y` of a and b would settle most" in settled("x.y", (0, 1))
+    assert "a measured call on b would settle most" in settled(MODEL, (1,))
+    assert "measured calls on a and b would settle most" in settled(MODEL, (0, 1))
+    assert "knowing b's own plan would settle" in settled(PLAN_RISK, (1,))
     # Two that are apart are said to be so, though a third hangs them together; it contests the first place.
     three = [
         with_interval(PRODUCT, "a", 2, 4),
-        with_interval(SLOW, "b", 3, 9, "x.y"),
+        with_interval(SLOW, "b", 3, 9),
         with_interval(SLOW, "c", 5, 99),
     ]
-    assert "and c 6.0 us (5.0 .. 99) overlap and cannot be ordered, but a before c: measuring `x.y` of b" in (
-        headline(three)
+    hung = [
+        ratio_of(*three[:2], 0.9, 3, "x.y"),
+        ratio_of(three[0], three[2], 1.2, 40),
+        ratio_of(*three[1:], 0.5, 40, "v.w"),
+    ]
+    assert "and c 6.0 us (5.0 .. 99) cannot be ordered, but a before c: measuring `x.y` of b" in (
+        headline(three, hung)
     )
-    # Where all overlap nobody is the fastest.
-    line = headline([with_interval(wide, "b", 3.5, 427.0), fast])
-    assert line.startswith("a 3.0 us (2.0 .. 4.0; ")
-    assert "and b 6.0 us (3.5 .. 427) overlap and cannot be ordered" in line
-    assert "astest" not in line
+    # Where nothing is sure nobody is the fastest.
+    assert "astest" not in settled("x.y", (1,))
 
 
-def test_groups_are_apart_and_what_is_in_one_hangs_together():
-    spans = [Span(name, low, low, high, ()) for name, low, high in (("d", 9, 10), ("a", 1, 4), ("c", 3, 8))]
-    spans += [Span("b", 2, 2, 3, ())]
-    groups = groups_apart(spans)
-    assert [[span.variant for span in group] for group in groups] == [["a", "b", "c"], ["d"]]
-    # By the definition: no two of different groups share a time; of 200 random sets.
+def test_intervals_that_overlap_by_what_both_share_are_ordered():
+    fast, slow = with_interval(PRODUCT, "a", 2, 9, "x.y"), with_interval(SLOW, "b", 4, 18, "x.y")
+    for products, ends in (((fast, slow), (1.9, 2.1)), ((slow, fast), (1 / 2.1, 1 / 1.9))):
+        line = headline(products, [ratio_of(*products, *ends, "v.w")])
+        assert line.startswith(
+            "Fastest: a 3.0 us (2.0 .. 9.0; x y). Then: b 6.0 us (4.0 .. 18; x y); 1.9 to 2.1 times as long "
+            "as a."
+        )
+
+
+def test_each_group_is_surely_before_all_after_it_and_no_group_falls_apart():
     for seed in range(200):
         pick = random.Random(seed)
-        lows = [pick.uniform(0, 20) for _ in range(6)]
-        made = [Span(str(at), low, low, low + pick.uniform(0, 4), ()) for at, low in enumerate(lows)]
-        groups = groups_apart(made)
-        assert sorted(span for group in groups for span in group) == sorted(made)
-        for one, other in itertools.pairwise(groups):
-            assert max(span.high_us for span in one) < min(span.low_us for span in other)
-        for group in groups:
-            reached = {group[0]}
-            for _ in group:
-                reached |= {
-                    a for a in group for b in reached if a.low_us <= b.high_us and b.low_us <= a.high_us
-                }
-            assert reached == set(group)
+        ranked = list(range(6))
+        pick.shuffle(ranked)
+        place = {one: at for at, one in enumerate(ranked)}
+        sure = {(a, b) for a in ranked for b in ranked if place[a] < place[b] and pick.random() < 0.8}
+        groups = groups_apart(ranked, lambda *pair, sure=sure: pair in sure)
+        assert [one for group in groups for one in group] == ranked
+        # By the definition: of all cuts those that nothing unsure crosses.
+        cuts = list(itertools.accumulate(map(len, groups)))[:-1]
+        assert cuts == [at for at in range(1, 6) if set(itertools.product(ranked[:at], ranked[at:])) <= sure]
 
 
 def test_a_figure_is_told_in_words():
@@ -476,7 +498,8 @@ def test_five_products_with_gradients_fill_a_screen():
     }
     figures = "vector.tap_block_cycles", "launch.per_core_us"
     five = [with_interval(product, f"950PR_958{number}", 22.5, 389.5, *figures) for number in range(5)]
-    made = document(*five, measured_in_short="word " * 36)
+    unsure = [ratio_of(*pair, 0.5, 2, figures[0], (0, 1)) for pair in itertools.combinations(five, 2)]
+    made = document(*five, measured_in_short="word " * 36, ratios=unsure)
     lines = printed(print_document, made).splitlines()
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 100
@@ -520,11 +543,14 @@ def test_details_have_every_kernel_and_what_moves_each_product():
     }
     three = PRODUCT | {"kernels": [KERNEL, CAST, CAST | {"name": "sum"}]}
     both = [three | {"interval": interval | {"effects": []}}] * 2
-    short = printed(print_document, document(*both))
+    alike = [ratio_of(*both, 1.0, 1.0, "")]
+    short = printed(print_document, document(*both, ratios=alike))
     assert "sum " not in short
     assert "Interval:" not in short
     assert "2.0 .. 4.0" in short
-    long = printed(lambda *given, **more: print_document(*given, details=True, **more), document(*both))
+    long = printed(
+        lambda *given, **more: print_document(*given, details=True, **more), document(*both, ratios=alike)
+    )
     assert "sum " in long
     assert long.count("Interval:") == 2
 

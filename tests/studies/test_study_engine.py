@@ -18,10 +18,13 @@ import pytest
 
 from ascendsim import ConvProblem, Plan, Tiling, estimate, load_profile, progress
 from ascendsim.errors import ConfigError, DataError
+from ascendsim.report.document import CallReport, run_document
+from ascendsim.report.tables import like_terms
 from ascendsim.studies.engine import point as point_module
 from ascendsim.studies.engine.measure import PointAnswer, measure
 from ascendsim.studies.engine.point import StudyPoint, plan_of, plan_values
 from ascendsim.studies.engine.run import Budget, Engine, Store, calls_table
+from ascendsim.studies.records import PARTS
 from tests.helpers import report_samples
 from tests.helpers.report_samples import SMALL, counted, placed, points
 
@@ -73,6 +76,16 @@ OTHERS = {
 def test_each_thing_that_an_answer_depends_on_makes_another_key(what):
     point = StudyPoint(SMALL, "910B2")
     assert replace(point, **OTHERS[what]).key != point.key
+
+
+@pytest.mark.parametrize("product", ["910B2", "950PR_9589", "910A"])
+def test_a_study_parts_a_time_as_a_run_does(product):
+    problem, profile = ConvProblem((1, 24, 9, 9), (32, 24, 3, 3), padding=1), load_profile(product)
+    found = measure(StudyPoint(problem, product))
+    result = estimate(problem, product=profile, output_mask=(True, True, False), l2_start="warm")
+    (run,) = run_document("t", {}, [CallReport(result, profile)], [])["products"]
+    assert dict(zip(PARTS, found.parts_us, strict=True)) == pytest.approx(like_terms(run))
+    assert sum(found.parts_us) == pytest.approx(found.time_us)
 
 
 def test_a_name_for_a_point_makes_no_other_key():

@@ -358,7 +358,7 @@ def test_the_page_has_every_change_under_every_start(doubtful):
     # Before and after, what the time is made of adds up to it.
     assert [row[2] for row in parts.values] == ["before", "better"] * 2
     for row in parts.values:
-        assert sum(row[3:7]) == pytest.approx(row[7])
+        assert sum(row[3:8]) == pytest.approx(row[8])
     assert len(table.rows) == 2
     (picture,) = page.sections[0].pictures
     assert picture.caption == "What each change itself saves with L2 warm; the line is its interval."

@@ -60,16 +60,19 @@ DEFINITIONS = {
     "plan alone, itself": "Of this what the unchanged product saves too, under new plans where they fit, "
     "or by leaving unused what the change takes away; and the rest, which needs the change. Where neither "
     "column is shown, all is the change's. What buys most is said of the change itself.",
-    "between": "What the change itself saves with assumed figures at the ends of their ranges: each alone, "
+    "between": "What the change itself saves with figures at the ends of their ranges: each alone, "
     "then all that lower it and all that raise it together.",
     UNCLEAR: "The change itself saves, or costs, no more than the margin, or 0 lies in that interval. The "
     "margin is what 9 of 10 estimated ratios of two plans' times are off by less than, of pairs that were "
     "measured. How far ratios of two products are off, nobody has measured.",
     HANGS: "At an end of a figure's range, moved alone, more than the margin is saved, and not with the "
     "figure as it is; or the other way about. The break-even was found by bisection.",
-    ", ".join(PARTS): "Starting kernels; their first instructions; changes of layout; and all else.",
-    NOTHING: "No layer is faster or slower for it, wherever assumed figures lie: what the change adds is "
-    "left unused where using it would cost time, as the times under the same plan then show.",
+    ", ".join(
+        PARTS
+    ): "Starting the kernels that multiply; their first instructions; the rest of them; changes of "
+    "layout and all other kernels, with their launches.",
+    NOTHING: "No layer is faster or slower for it, wherever figures with a range lie: what the change adds "
+    "is left unused where using it would cost time, as the times under the same plan then show.",
     ONLY_PLAN: "All that is saved is saved by a new plan, on the unchanged product as well.",
     f"{NEEDS}, {PARTLY}": "At least half, or a tenth, of what the change itself saves comes of new plans "
     "that do not fit the unchanged product, or save less there: with the same plans it is that much less.",

@@ -23,7 +23,7 @@ SURE = ("", NEEDS, PARTLY, NO_FIT)
 
 
 def hardware_sentence(answer: HardwareAnswer) -> str:
-    """Answer in one sentence: the change that saves most wherever assumed figures lie, start by start."""
+    """Answer in one sentence: the change that saves most wherever ranged figures lie, start by start."""
     where = f"On {answer.variant}, {answer.question.title}"
     by_name = _by_name(answer)
     if not by_name:

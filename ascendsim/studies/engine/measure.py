@@ -17,7 +17,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.profile import Profile
 from ascendsim.studies.engine.point import NETWORK, Before, StudyPoint, plan_of, plan_values
-from ascendsim.studies.records import PARTS
+from ascendsim.studies.records import Spent, parts_us
 
 # What a kernel leaves in L2 follows from these and from its plan. Calls before keep the plans of the product
 # with its own speeds, as a change of speed is asked about one call.
@@ -136,18 +136,11 @@ def planned(result: Estimate) -> tuple[KernelResult, ...]:
     return tuple(kernel for kernel in result.kernels if kernel.kernel.op_type != "TransData")
 
 
-def _parts_us(result: Estimate, profile: Profile) -> list[float]:
-    """Return the microseconds of `PARTS`."""
-    spent = dict.fromkeys(PARTS, 0.0)
-    counted = {kernel.name for kernel in planned(result)}
-    for kernel in result.kernels:
-        entry = kernel.times.entry_cycles
-        spent["launch"] += profile.launch_us(kernel.kernel.blocks)
-        spent["entry"] += entry / profile.clock.cube_mhz
-        spent["core" if kernel.name in counted else "layout"] += (
-            kernel.cycles - entry
-        ) / profile.clock.cube_mhz
-    return list(spent.values())
+def _spent(kernel: KernelResult, profile: Profile) -> Spent:
+    """Return what the time of a kernel is made of."""
+    entry, mhz = kernel.times.entry_cycles, profile.clock.cube_mhz
+    times = profile.launch_us(kernel.kernel.blocks), entry / mhz, (kernel.cycles - entry) / mhz
+    return Spent(kernel.kernel.op_type, bool(kernel.macs), *times)
 
 
 @default_arithmetic
@@ -170,5 +163,6 @@ def measure(point: StudyPoint) -> PointAnswer:
     counted = {kernel.name for kernel in planned(result)}
     layouts = [kernel.name for kernel in result.kernels if kernel.name not in counted]
     values: dict[str, Any] = {"records": result.to_records(), "plans": plans, "layouts": layouts}
-    values["parts"] = _parts_us(result, point.profile)
+    spent = (_spent(kernel, point.profile) for kernel in result.kernels)
+    values["parts"] = list(parts_us(spent).values())
     return PointAnswer(json.dumps(values, separators=(",", ":")))

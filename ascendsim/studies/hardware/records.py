@@ -35,7 +35,7 @@ class Question:
     product  name of a product or variant, or path of its file
     starts   of L2: those of a call, or "network": what the layers behind have left, the last layer first
     tilings  plans that are tried for each gradient, before and after a change; 0: no gradient is tuned
-    doubt    whether assumed figures are moved through their ranges
+    doubt    whether figures with a range are moved through their ranges
     margin   part of a time by which estimated ratios of two plans are off: less says little
     """
 
@@ -65,7 +65,7 @@ class LayerGain:
     plan_us    the unchanged product under the best plan of all changes that fits it, and leaving unused what
                one takes away; None where none is faster
     misfit     why the plans of the unchanged product do not fit the changed one; "" where they do
-    parts_us   of the time before and of the better time: launch, entry, layout and core
+    parts_us   of the time before and of the better time: each of `records.PARTS`
     speed_us   the better time before parts that are faster for the change are held back to the speed they had
     """
 
@@ -156,7 +156,7 @@ class Gain:
     @property
     @default_arithmetic
     def parts_us(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Microseconds of launch, entry, layout and core, before and in the better time."""
+        """Microseconds of each of `records.PARTS`, before and in the better time."""
         before, after = (
             tuple(
                 sum(layer.count * us for layer, us in zip(self.layers, part, strict=True))
@@ -215,7 +215,7 @@ class Gain:
 
     @property
     def distinguishable(self) -> bool:
-        """Whether what the change itself saves is on one side of 0 wherever assumed figures lie."""
+        """Whether what the change itself saves is on one side of 0 wherever figures with a range lie."""
         if self.doubt is None:
             return self.own_share != 0
         return self.doubt.low > 0 or self.doubt.high < 0

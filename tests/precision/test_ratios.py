@@ -1,0 +1,195 @@
+"""Is the order of two products as sure as what they share makes it, and no surer?"""
+
+import math
+import pickle
+import random
+from itertools import combinations
+from types import SimpleNamespace
+
+import pytest
+
+from ascendsim import ConvProblem, estimate, load_profile
+from ascendsim.ops.matmul import MatmulProblem, estimate_matmul
+from ascendsim.profile import list_products
+from ascendsim.profile.records import Figure
+from ascendsim.studies.ratios import ratio, ratios
+from ascendsim.studies.records import MODEL, PLAN, ErrorShare, ModelError, PlanRisk
+from ascendsim.studies.sweep import Sweep, ends, variables
+from ascendsim.studies.uncertainty import draws, intervals, model_error
+
+PLANS = {"grad_input": SimpleNamespace(rule="a public rule", chosen_by="rule", by_rule=True)}
+
+
+def two(monkeypatch, figures, times):
+    """The sweeps of two made-up products: figures by path, and the time of their values."""
+    known = {
+        name: SimpleNamespace(figures=own, npu_arch="2201", product=name) for name, own in figures.items()
+    }
+
+    def load(name, overrides=None):
+        values = {path: figure.value for path, figure in known[name].figures.items()} | (overrides or {})
+        return SimpleNamespace(**vars(known[name]), values=values)
+
+    def call(profile, _):
+        time_us = times[profile.product](**profile.values)
+        return SimpleNamespace(time_us=time_us, cycles=round(10 * time_us), plans=PLANS, kernels=())
+
+    for module in ("sweep", "uncertainty"):
+        monkeypatch.setattr(f"ascendsim.studies.{module}.load_profile", load)
+    return [Sweep.of(name, call) for name in figures]
+
+
+def figure(value, low, high, source):
+    return Figure(value, source, "measured", (low, high))
+
+
+def slow_ratio(figures, times):
+    """Both ends of the ratio by figures alone, from its definition: joint moves, timed anew."""
+    usual = [{path: one.value for path, one in own.items()} for own in figures.values()]
+    moves = [usual]
+    known = [variables(SimpleNamespace(figures=own)) for own in figures.values()]
+    for text in {one.shared for own in known for one in own}:
+        for end in (0, 1):
+            moved = [
+                {path: ends(f)[end] for one in own if one.shared == text for path, f in one.figures.items()}
+                for own in known
+            ]
+            moves.append([values | other for values, other in zip(usual, moved, strict=True)])
+    moves += [
+        [values | other for values, other in zip(usual, drawn, strict=True)]
+        for drawn in zip(*map(draws, known), strict=True)
+    ]
+    a, b = times.values()
+    found = [b(**second) / a(**first) for first, second in moves]
+    return found[0], min(found), max(found)
+
+
+def made(pick):
+    """Two made-up products of three figures, some of which are the same variable of both."""
+    shared = {f"f{at}": pick.random() < 0.5 for at in range(3)}
+    figures, times = {}, {}
+    for name in ("a", "b"):
+        figures[name] = {
+            path: figure(pick.uniform(2, 3), 1, 5, "both" if is_shared else name)
+            for path, is_shared in shared.items()
+        }
+        weights = {path: pick.uniform(0.1, 3) for path in shared}
+        times[name] = lambda weights=weights, **values: sum(weights[path] * values[path] for path in values)
+    return figures, times
+
+
+def test_a_ratio_is_what_joint_moves_of_both_products_give(monkeypatch):
+    for seed in range(40):
+        figures, times = made(random.Random(seed))
+        with monkeypatch.context() as patch:
+            found = ratio(*intervals(two(patch, figures, times)))
+        assert (found.usual, found.low, found.high) == pytest.approx(slow_ratio(figures, times))
+        assert found.low <= found.usual <= found.high
+
+
+def test_what_both_share_orders_products_whose_intervals_overlap(monkeypatch):
+    # Twice the launches and 1 or 3 us besides: 2.0 to 2.2, though a lies in 11 .. 101 and b in 23 .. 203.
+    figures = {
+        name: {"launch": figure(20, 10, 100, "one"), "own": figure(2, 1, 3, f"of {name}")} for name in "ab"
+    }
+    times = {"a": lambda launch, own: launch + own, "b": lambda launch, own: 2 * launch + own}
+    a, b = intervals(two(monkeypatch, figures, times))
+    assert a.high_us > 2 * b.low_us
+    assert a.dominant == b.dominant == ("launch",)
+    found = ratio(a, b)
+    assert 1.6 < found.low < 42 / 22 < found.high < 2.1
+    # Measuring the launch, which makes both times wide, would settle less than what is a's own.
+    assert (found.dominant, found.of) == ("own", (0,))
+    # Were they of two sources, nothing would be sure.
+    figures["b"]["launch"] = figure(20, 10, 100, "another")
+    other = ratio(*intervals(two(monkeypatch, figures, times)))
+    assert other.low < 1 < other.high
+    assert other.dominant == "launch"
+
+
+def test_plans_are_of_each_product_and_errors_of_one_architecture_cancel(monkeypatch):
+    figures = {name: {"f": figure(2, 1, 3, "one")} for name in "ab"}
+    plain = intervals(two(monkeypatch, figures, {"a": lambda f: f, "b": lambda f: 2 * f}))
+    assert ratio(*plain).low == pytest.approx(2) == ratio(*plain).high
+
+    def judged(one, family, *shares, plan=1.0):
+        own = tuple(ErrorShare(kind, share, error, "910", True) for kind, share, error in shares)
+        low, high = (sum(s.share * math.exp(sign * s.error) for s in own) for sign in (-1, 1))
+        risk = PlanRisk("tried", one.usual_us * plan)
+        return one.__class__(
+            **{name: getattr(one, name) for name in one.__slots__}
+            | {"plan": risk, "model": ModelError(low, high, 9, "rows", family, own)}
+        )
+
+    same = [judged(one, "2201", ("dx", 0.25, 0.4), ("dw", 0.75, 0.2)) for one in plain]
+    assert (ratio(*same).low, ratio(*same).high) == pytest.approx((2, 2))
+    # Other shares: at the worst corner one kind is longer and the other shorter than estimated.
+    other = [same[0], judged(plain[1], "2201", ("dx", 0.75, 0.4), ("dw", 0.25, 0.2))]
+    a = 0.25 * math.exp(0.4) + 0.75 * math.exp(-0.2)
+    b = 0.75 * math.exp(0.4) + 0.25 * math.exp(-0.2)
+    assert ratio(*other).high == pytest.approx(2 * b / a)
+    assert (ratio(*other).dominant, ratio(*other).of) == (MODEL, (0, 1))
+    # Of another architecture nothing cancels: the half widths join.
+    apart = [same[0], judged(plain[1], "1001", ("dx", 0.25, 0.4), ("dw", 0.75, 0.2))]
+    wide = math.hypot(math.log(same[0].model.high), -math.log(same[0].model.low))
+    assert ratio(*apart).high == pytest.approx(2 * math.exp(wide))
+    # A plan that may be half as long makes the ratio as much shorter, or longer where it is the first's.
+    for at, (low, high) in ((0, (2, 4)), (1, (1, 2))):
+        planned = list(plain)
+        planned[at] = judged(plain[at], "2201", ("dx", 1.0, 0.0), plan=0.5)
+        found = ratio(*planned)
+        assert (found.low, found.high) == pytest.approx((low, high))
+        assert (found.dominant, found.of) == (PLAN, (at,))
+
+
+def test_ratios_are_of_each_pair_and_pickle(monkeypatch):
+    figures, times = made(random.Random(0))
+    found = intervals(two(monkeypatch, figures, times)) * 2
+    pairs = ratios(found)
+    assert pairs == [ratio(*pair) for pair in combinations(found, 2)]
+    assert pickle.loads(pickle.dumps(pairs)) == pairs
+
+
+def test_nothing_to_do_is_not_ordered(monkeypatch):
+    figures, _ = made(random.Random(0))
+    found = intervals(two(monkeypatch, figures, dict.fromkeys("ab", lambda **_: 0.0)))
+    assert (ratio(*found).low, ratio(*found).high, ratio(*found).dominant) == (1.0, 1.0, "")
+
+
+def test_what_two_products_share_is_drawn_alike_and_all_else_is_not():
+    known = {
+        variant: variables(load_profile(variant))
+        for variant in ("910B1", "910B2", "910B4", "910_9382", "950PR_9589", "310P3", "910A")
+    }
+    places = {variant: draws(own) for variant, own in known.items()}
+    for one, other in combinations(known, 2):
+        texts = {own.shared: own.name for own in known[one]}
+        alike = [own.name for own in known[other] if own.shared in texts]
+        for name in alike:
+            mine, theirs = ([point[name] for point in places[of]] for of in (one, other))
+            # A value is rounded as the product's own is written: whole or not.
+            assert all(
+                abs(a - b) <= 0.5 for a, b in zip(mine, theirs, strict=True) if not isinstance(a, list)
+            )
+    shared = {own.shared for own in known["910B2"]}
+    assert shared == {own.shared for own in known["910B1"]}
+    assert len(shared & {own.shared for own in known["910_9382"]}) == 45
+
+
+@pytest.mark.parametrize("name", [product.name for product in list_products()])
+def test_an_interval_says_where_no_own_error_is_known(name):
+    problem, profile = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1), load_profile(name)
+    model = model_error(profile, estimate(problem, product=profile))
+    own = {share.kind: share.own for share in model.shares}
+    measured = {"910B": {"layouts"}, "910": {"grad_input 2-D", "grad_weight 2-D"}}.get(name, set())
+    assert {kind for kind, known in own.items() if known} == measured
+    assert sum(share.share for share in model.shares) == pytest.approx(1)
+    assert ("too few" in model.grounds) == (measured != set(own))
+
+
+def test_matrix_products_have_the_widest_error_of_all():
+    profile = load_profile("910B2")
+    model = model_error(profile, estimate_matmul(MatmulProblem(256, 256, 256), product=profile))
+    shares = [share for share in model.shares if share.kind != "layouts"]
+    assert [share.own for share in shares] == [False]
+    assert shares[0].error == max(share.error for share in model.shares) == 0.438
