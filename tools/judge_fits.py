@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ablation import Effect, LeftOut, effects, leave_out
 from ascendsim.errors import DataError
 from ascendsim.profile import list_products
 from ascendsim.report.markdown import markdown_table
 from ascendsim.studies.table import Table, text_table
-from ascendsim.validate.ablation import Effect, LeftOut, effects, leave_out
 from ascendsim.validate.compare import Summary
 from ascendsim.validate.schema import CLASSES, MeasuredRow, read_rows
 

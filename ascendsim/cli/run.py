@@ -258,6 +258,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     from ascendsim import ConvProblem
     from ascendsim.report.folder import write_run_folder
     from ascendsim.studies.ratios import ratios
+    from ascendsim.validate.run import tuning_noise
 
     problem = ConvProblem(**request.options)
     # A file brings a grad_output of its own, which must be the one that its other arrays imply.
@@ -277,7 +278,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     if arguments.l2_start != WARM:
         runs = [_beside_warm(problem, dtype, request.mask, arguments, run) for run in runs]
     shown = _shape(problem) | settings(request.mask, dtype, arguments) | about
-    ordered = ratios([run.interval for run in runs if run.interval is not None])
+    ordered = ratios([run.interval for run in runs if run.interval is not None], tuning_noise().p90)
     words = request.title, shown, runs, arguments.words
     document = run_document(*words, paths=arguments.paths, ratios=ordered)
     spans = arguments.trace_spans if arguments.trace else 0

@@ -2,7 +2,6 @@
 
 precision    how far gradients are from float64 ones of the same tensors
 sweep        every figure of a product that has a range at both ends of it, one by one
-sensitivity  a sweep of the main job
 uncertainty  between what times a call lies: by its figures, its plans, and the model's own error
 ratios       which of two calls takes longer, and how sure that is
 arithmetic   operand formats, accumulation models and output formats side by side

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
-from math import exp, hypot, log
+from math import exp, hypot, log, log1p
 from typing import NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.studies.records import MODEL, PLAN, FigureEffect, Interval, ModelError, Ratio
 
 
-def ratios(intervals: Sequence[Interval]) -> list[Ratio]:
+def ratios(intervals: Sequence[Interval], margin: float = 0.0) -> list[Ratio]:
     """Return the ratio of each pair of calls, in the order of `itertools.combinations`."""
-    return [ratio(*pair) for pair in combinations(intervals, 2)]
+    return [ratio(*pair, margin) for pair in combinations(intervals, 2)]
 
 
 @default_arithmetic
-def ratio(first: Interval, second: Interval) -> Ratio:
+def ratio(first: Interval, second: Interval, margin: float = 0.0) -> Ratio:
     """Return the ratio of two intervals of one call on two products, as `uncertainty.intervals` makes them.
+
+    margin   part by which ratios of like times are off, as measured: so much of the model's error stays
 
     Figures  each alone at both ends, one that both share at the same end in both; and all draws, in each of
              which such a figure is at one place. Other figures of the two have nothing to do with each other
     Plan     of each its own
     Model    of one architecture the same kinds of kernels err alike, by any part of their error: all that
-             their shares do not tell apart cancels. Of two architectures each has its own
+             their shares do not tell apart cancels, but for the margin. Of two architectures each has its own
 
     Half widths in log time join by their squares, as those of an interval do.
     """
@@ -33,7 +35,7 @@ def ratio(first: Interval, second: Interval) -> Ratio:
     usual = log(second.usual_us / first.usual_us)
     ends = _ends(first, second)
     reached = [usual, *(at for own in ends.values() for at in own), *_draws(first, second)]
-    parts = _parts(first, second)
+    parts = _parts(first, second, log1p(margin))
     below = hypot(usual - min(reached), *(part.below for part in parts))
     above = hypot(max(reached) - usual, *(part.above for part in parts))
     spans = {name: max(usual, *own) - min(usual, *own) for name, own in ends.items() if own}
@@ -82,7 +84,7 @@ class _Part(NamedTuple):
     above: float
 
 
-def _parts(first: Interval, second: Interval) -> list[_Part]:
+def _parts(first: Interval, second: Interval, kept: float) -> list[_Part]:
     """Return the parts of the plans and of the model."""
     # The ratio falls as the first call takes longer.
     widths = [(first.widths(1), first.widths(0)), (second.widths(0), second.widths(1))]
@@ -92,7 +94,7 @@ def _parts(first: Interval, second: Interval) -> list[_Part]:
     )
     if first.model and second.model and first.model.family == second.model.family != "":
         below, above = _alike(first.model, second.model)
-        models = [_Part(MODEL, (0, 1), below, above)]
+        models = [_Part(MODEL, (0, 1), hypot(below, kept), hypot(above, kept))]
     return [*plans, *models]
 
 

@@ -14,7 +14,6 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import decode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import error_metrics
-from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.float64 import gradients_float64
@@ -231,18 +230,3 @@ def _judged_as(name: str, gradient: Any, compute_dtype: str) -> Any:
     # the vector cores and never meets the cube.
     in_hf32 = name != "grad_bias" and compute_dtype.startswith("hf32")
     return lookup_dtype(compute_dtype if in_hf32 else gradient.dtype)
-
-
-# The main job: the 3x3 layer with 128 channels of ResNet-50, batch 4, both gradients in float16.
-LAYER = ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), 1, 1)
-LAYER_NAME = "the 128->128 3x3 @28x28 layer of ResNet-50, batch 4, float16"
-
-
-@default_arithmetic
-def sensitivity(product: str | Path) -> tuple[FigureEffect, ...]:
-    """Return the effect of every figure of a product that has a range on both gradients of `LAYER`."""
-    return Sweep.of(product, _call).effects(lambda _: None)
-
-
-def _call(profile: Profile, plans: Any) -> Any:
-    return estimate(LAYER, product=profile, output_mask=(True, True, False), tiling=plans)

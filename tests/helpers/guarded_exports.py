@@ -4,6 +4,7 @@ import ast
 import csv
 import importlib
 import json
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +27,7 @@ from ascendsim.studies.identify import folder as probe_folder
 from ascendsim.studies.identify import vectors as probes
 from ascendsim.studies.modes.choice import Axes, ConvCase, PrecisionQuestion, SyntheticTensors
 from ascendsim.studies.modes.measure import PrecisionPoint, answer, case_errors, study_precision
+from ascendsim.studies.ratios import ratios
 from ascendsim.studies.sweep import Sweep, float64_references, judge
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.study import set_beside, study_tiling
@@ -181,7 +183,8 @@ def tuned(folder):
 def swept():
     """Say between what a call lies; its time is made up, as the doors that time calls are held themselves."""
     (found,) = intervals([Sweep.of(PRODUCT, _made_up_call)])
-    return found, [(effect.span_us, effect.changes, effect.largest_change) for effect in found.effects]
+    apart = ratios([found, replace(found, usual_us=found.usual_us / 3)])
+    return found, apart, [(effect.span_us, effect.changes, effect.largest_change) for effect in found.effects]
 
 
 def _made_up_call(profile, _plans):
@@ -314,6 +317,8 @@ STUDIES = {
     },
     "studies.identify.vectors.simulated": [PROBED],
     "studies.uncertainty.intervals": [swept],
+    "studies.ratios.ratios": [swept],
+    "studies.records.parts_us": [points],
     "studies.modes.choice.SyntheticTensors": [modes],
     "studies.modes.measure.study_precision": [modes],
     "studies.modes.choice.PrecisionStudy": [modes],
@@ -477,7 +482,7 @@ NOT_CALLED = {
         studies.modes.choice: ConvCase ModeSummary Axes PrecisionQuestion Worst
             part_of
         studies.modes.records: CaseErrors FormatShare GradientError PassLimits
-        studies.records: StudyAnswer FigureEffect Interval JudgedGradient
+        studies.records: StudyAnswer Interval JudgedGradient Ratio Spent
         studies.verdicts: GainVerdict condition_words
         studies.table: Table form microseconds numbers percent require_table_name saving share
             text_table us words
@@ -487,7 +492,6 @@ NOT_CALLED = {
             TilingQuestion Trial StartCycles
         studies.tuning.tune: Tuner point_of
         torch.passes: Setting
-        validate.ablation: Ablation
         validate.calibrate: Calibration
         validate.compare: Group Summary
         validate.coverage: Coverage comparison_line known_coverage MeasuredRanking

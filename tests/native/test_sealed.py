@@ -359,7 +359,7 @@ all_are_made_anew(*paths, run)
 OF_KERNELS = """
 import os
 from ascendsim.native.cache import read_sealed, write_sealed
-from ascendsim.numerics.compiled.panels import cache_folder, kernel
+from ascendsim.numerics.compiled.jit import cache_folder, kernel
 
 def run(function=read_at):
     return kernel(function)(numbers, 1)
@@ -411,7 +411,7 @@ def test_kernels_of_a_folder_that_others_may_write_are_kept_in_another(place):
     code = """
 import logging, sys
 import numpy as np
-from ascendsim.numerics.compiled.panels import cache_folder, kernel
+from ascendsim.numerics.compiled.jit import cache_folder, kernel
 from tests.helpers.native_functions import read_at
 
 logging.basicConfig(stream=sys.stdout, format="%(message)s")

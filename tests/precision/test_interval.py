@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import committed_pages
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Figure, list_products
@@ -15,11 +16,9 @@ from ascendsim.report.overview import products_table
 from ascendsim.report.words import interval_line
 from ascendsim.studies.records import FigureEffect, Interval, ModelError, PlanRisk
 from ascendsim.studies.sweep import (
-    LAYER,
     Sweep,
     end_moves,
     ends,
-    sensitivity,
     variables,
 )
 from ascendsim.studies.uncertainty import DRAWS, draws, interval, interval_size, plan_risk
@@ -482,14 +481,14 @@ def test_the_ends_of_alternatives_are_the_first_and_the_last():
 def test_the_sensitivity_is_a_sweep_of_the_main_job(monkeypatch):
     # A real sweep takes half a minute, so that the layer is timed by its multiply-adds and one figure.
     def fake(problem, *, product, output_mask, tiling):
-        assert (problem, output_mask) == (LAYER, (True, True, False))
+        assert (problem, output_mask) == (committed_pages.LAYER, (True, True, False))
         plans = {"grad_input": PLAN}
         assert tiling in (None, plans)
         time_us = problem.macs + product.scalar.issue_cycles
         return SimpleNamespace(time_us=time_us, cycles=0, plans=plans)
 
-    monkeypatch.setattr("ascendsim.studies.sweep.estimate", fake)
-    found = {effect.figure: effect for effect in sensitivity("910B")}
+    monkeypatch.setattr("committed_pages.estimate", fake)
+    found = {effect.figure: effect for effect in committed_pages.sensitivity("910B")}
     own = variables(load_profile("910B"))
     assert set(found) == {one.name for one in own}
     assert {path for one in own for path in one.figures} == set(ranged_figures(load_profile("910B")))

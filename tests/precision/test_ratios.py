@@ -123,6 +123,10 @@ def test_plans_are_of_each_product_and_errors_of_one_architecture_cancel(monkeyp
 
     same = [judged(one, "2201", ("dx", 0.25, 0.4), ("dw", 0.75, 0.2)) for one in plain]
     assert (ratio(*same).low, ratio(*same).high) == pytest.approx((2, 2))
+    # But for what was measured of ratios of like times.
+    kept = ratio(*same, 0.2)
+    assert (kept.low, kept.high) == pytest.approx((2 / 1.2, 2 * 1.2))
+    assert (kept.dominant, kept.of) == (MODEL, (0, 1))
     # Other shares: at the worst corner one kind is longer and the other shorter than estimated.
     other = [same[0], judged(plain[1], "2201", ("dx", 0.75, 0.4), ("dw", 0.25, 0.2))]
     a = 0.25 * math.exp(0.4) + 0.75 * math.exp(-0.2)

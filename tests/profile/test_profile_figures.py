@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ablation import fitted
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.profile import configs_directory, list_products, load_profile
@@ -19,7 +20,6 @@ from ascendsim.studies.identify.folder import (
     effective_bits,
     rank_by_public_figures,
 )
-from ascendsim.validate.ablation import fitted
 from tests.helpers.toy_machines import EVERY, PLAIN
 
 # --- Is every figure of a product sourced, and are structures and laws what the documents say? ---------

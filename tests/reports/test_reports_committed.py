@@ -5,23 +5,23 @@ from types import SimpleNamespace
 
 import pytest
 
+from ablation import ablations
 from ascendsim.cli.validate import CLASSES
 from ascendsim.profile import Figure, ShippedProduct, list_products, load_profile
-from ascendsim.report.folder import (
-    OUTSIDE,
-    PRODUCTS,
-    constants_part,
-    profiles_page,
-    sensitivity_page,
-    validation_page,
-)
+from ascendsim.report.folder import OUTSIDE, validation_page
 from ascendsim.report.pictures import plot_scatter
 from ascendsim.report.validation import unmeasured
 from ascendsim.studies.records import FigureEffect
-from ascendsim.studies.sweep import LAYER_NAME, sensitivity
-from ascendsim.validate.ablation import ablations
 from ascendsim.validate.run import Validation, compare_rows, quoted_rows
 from ascendsim.validate.schema import read_rows
+from committed_pages import (
+    LAYER_NAME,
+    PRODUCTS,
+    constants_part,
+    profiles_page,
+    sensitivity,
+    sensitivity_page,
+)
 
 # --- Are the pages under reports/ what the code makes today? `make reports` rewrites them. -------------
 

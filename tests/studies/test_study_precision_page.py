@@ -9,7 +9,6 @@ from ascendsim.report.page.charts import figure_of
 from ascendsim.report.page.html import render
 from ascendsim.report.page.records import BINADES, Exponents, Range
 from ascendsim.report.studies.precision import (
-    DEFINITIONS,
     error_text,
     mode_table,
     parts_table,
@@ -20,6 +19,7 @@ from ascendsim.report.studies.precision import (
     reasons,
     small_table,
 )
+from ascendsim.report.studies.precision_words import DEFINITIONS
 from ascendsim.studies.modes.choice import Axes, PrecisionQuestion, PrecisionStudy
 from ascendsim.studies.modes.records import (
     CaseErrors,

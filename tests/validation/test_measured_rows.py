@@ -6,7 +6,7 @@ import json
 import pytest
 
 import measured_rows
-from ascendsim.validate.ablation import fitted
+from ablation import fitted
 from ascendsim.validate.run import compare_rows, quoted_rows
 from ascendsim.validate.schema import MeasuredRow, Unusable, read_row, read_rows
 from prose.chips import variant_of, vector_kind

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from ablation import ablations, fitted
 from ascendsim import MatmulProblem, estimate_matmul
 from ascendsim.profile import load_profile
-from ascendsim.studies.sweep import sensitivity
 from ascendsim.timing.kernel import time_kernel
-from ascendsim.validate.ablation import ablations, fitted
 from ascendsim.validate.compare import (
     TARGETS,
     MeasuredCase,
@@ -24,6 +23,7 @@ from ascendsim.validate.compare import (
 from ascendsim.validate.kernels import active_cycles, core_active_cycles, plan_of
 from ascendsim.validate.run import compare, compare_rows, quoted_rows
 from ascendsim.validate.schema import MeasuredRow, Unusable, read_rows
+from committed_pages import sensitivity
 from tests.helpers.outside_records import made
 
 # --- Are measured cases run as their columns say, and compared by the right statistics? ----------------

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+import ablation
+import ablation as fits
 import judge_fits
+from ablation import candidates, effects, figures_on, fitted, leave_out
 from ascendsim import ConvProblem, Tiling, estimate
 from ascendsim.errors import DataError
 from ascendsim.ops.plan import Plan
 from ascendsim.profile import load_profile
 from ascendsim.profile.records import Figure
-from ascendsim.validate import ablation
-from ascendsim.validate import ablation as fits
-from ascendsim.validate.ablation import candidates, effects, figures_on, fitted, leave_out
 from ascendsim.validate.compare import distinct, summarise
 from ascendsim.validate.kernels import forward_plan, forward_problem, forward_us
 from ascendsim.validate.run import compare, compare_rows

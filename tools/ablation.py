@@ -9,20 +9,10 @@ from typing import Any
 
 from ascendsim.profile import list_products, load_profile
 from ascendsim.profile.records import Figure
+from ascendsim.validate.calibrate import REPEATED
 from ascendsim.validate.compare import MeasuredCase, Summary, distinct, summarise
 from ascendsim.validate.run import Overrides, compare_rows
 from ascendsim.validate.schema import MeasuredRow, Unusable
-
-# Columns that may differ between two measurements of one kernel.
-REPEATED: dict[str, Any] = {
-    "id": "",
-    "source": "",
-    "measured_us": 1.0,
-    "inferred": "",
-    "role": "judge",
-    "group": "",
-}
-REPEATED |= dict.fromkeys(("m_us", "mte1_us", "mte2_us", "fix_us", "v_us", "mte3_us"))
 
 
 @dataclass(frozen=True)
