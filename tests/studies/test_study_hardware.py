@@ -200,6 +200,7 @@ def test_what_a_layer_saves_without_the_change_is_no_saving_of_another_that_pays
     assert gain.own_share == pytest.approx(-10 / gain.base_us)
 
 
+@pytest.mark.slow
 def test_the_doubt_is_that_of_the_change_itself():
     (gain,) = smaller(SMALLER[1], doubt=True).gains
     # With as much of it left unused before, no figure moves them apart: not those of lists, either.
