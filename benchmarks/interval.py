@@ -10,11 +10,13 @@ from __future__ import annotations
 from time import process_time
 from typing import Any
 
-from ascendsim import estimate, load_profile
+from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.profile import list_products
-from ascendsim.studies.sweep import LAYER, Sweep
+from ascendsim.studies.sweep import Sweep
 from ascendsim.studies.uncertainty import interval_size, intervals
 
+# The layer of the main job, batch 4.
+LAYER = ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), 1, 1)
 AGAIN = 10
 
 
