@@ -95,7 +95,8 @@ def _of_cores(tree: Tree) -> Iterator[str]:
         nearest = sorted({max(1, vectors // cubes) * cubes, (vectors // cubes + 1) * cubes})
         yield (
             f"cores.vector: got {vectors} for {cubes} cube cores, expected equally many for each where "
-            f"core_structure is split, such as {' or '.join(map(str, nearest))}"
+            f"core_structure is split, such as {' or '.join(map(str, nearest))}: "
+            "change it with cores.cube"
         )
     if "vector" not in tree["queues"]:
         yield "queues.vector: missing; a split core has queues of its own on the vector side"

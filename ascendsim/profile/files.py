@@ -358,8 +358,8 @@ def _locate(name: str) -> tuple[Path, str]:
     known: list[str] = []
     for path in _likely(shipped, plain):
         file = read_product(path)
-        # Pages speak of an Atlas A2, and rules do: it is the product that a 910B is.
-        if file.texts.get("series", "").lower() == plain != "":
+        # Pages speak of an Atlas A2, and rules do: it is a 910B. A 910_95 is sold as a 950.
+        if plain in file.texts.get("series", "").lower().split():
             return path, ""
         for variant in file.variants:
             if variant.lower() == plain:

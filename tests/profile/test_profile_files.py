@@ -258,6 +258,13 @@ def test_the_name_of_a_family_leads_to_its_variants():
     assert "did you mean" not in told
 
 
+@pytest.mark.parametrize(
+    ("name", "product"), [("A2", "910B"), ("a3", "910_93"), ("A5", "910_95"), ("950", "910_95")]
+)
+def test_a_product_has_the_names_under_which_it_is_sold(name, product):
+    assert load_profile(name).variant == load_profile(product).variant
+
+
 # ---- Do a user's own file and overrides work?
 
 

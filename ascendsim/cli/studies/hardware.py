@@ -155,6 +155,7 @@ def add_codesign(kinds: Any) -> Any:
         "under plans tuned for it; show those that nothing beats at their cost.",
         _CODESIGN_EXAMPLES,
         has_table=False,
+        several=False,
     )
     add_layers(what)
     what.add_argument(

@@ -165,15 +165,17 @@ def add_kind(
     extra_starts: tuple[str, ...] = (),
     *,
     has_table: bool = True,
+    several: bool = True,
 ) -> tuple[Any, Any]:
     """Add a study to the kinds and return it, with the group of options that name the subject.
 
     extra_starts   of L2, which this study knows beside those of every call
     has_table      whether it writes a table of all calls
+    several        whether it compares products
     """
     command = add_command(kinds, name, help, description, epilog)
     what = command.add_argument_group("what is studied, on what")
-    add_products(what)
+    add_products(what, several=several)
     what.add_argument(
         *("--network", "--workload"),
         dest="workload",
@@ -197,13 +199,13 @@ def add_kind(
     return command, what
 
 
-def add_products(what: Any) -> None:
-    """Add the option that names the products."""
+def add_products(what: Any, *, several: bool = True) -> None:
+    """Add the option that names the products, or the only one."""
     what.add_argument(
         "--product",
         action="append",
         metavar="NAME",
-        help="product, variant or .toml file (910B); repeat it to compare several",
+        help="product, variant or .toml file (910B)" + "; repeat it to compare several" * several,
     )
 
 
