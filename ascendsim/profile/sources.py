@@ -1,8 +1,9 @@
-"""Figures that have a range, those together that one source gives: they are one number, and move as one."""
+"""Figures that have a range, those together that are one number: they move as one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ascendsim.profile.records import Figure, Profile
 
@@ -20,15 +21,16 @@ def ranged_figures(profile: Profile) -> dict[str, Figure]:
 
 
 def by_source(profile: Profile) -> tuple[dict[str, Figure], ...]:
-    """Return the figures with a range, by path, those of one source together.
+    """Return the figures with a range, by path, those together that are one number of one source.
 
-    Two are of one source where they are the same quantity (the last word of their paths) and either have the
-    same text as source, or one's source is "as" the place of the other. "as on the 910B" names a figure of
-    another product, for each its own: these stay apart.
+    Two are one where they are the same quantity (the last word of their paths) with the same value and range,
+    and either have the same text as source, or one's source is "as" the place of the other. "as on the 910B"
+    names a figure of another product, for each its own: these stay apart.
     """
-    found: dict[str, dict[str, Figure]] = {}
+    found: dict[Any, dict[str, Figure]] = {}
     for path, figure in ranged_figures(profile).items():
-        found.setdefault(_origin(path, profile.figures), {})[path] = figure
+        number = _origin(path, profile.figures), repr(figure.value), repr(figure.range)
+        found.setdefault(number, {})[path] = figure
     return tuple(found.values())
 
 

@@ -148,8 +148,10 @@ def own_errors_line(products: Sequence[Entry]) -> str:
         unknown = [share for share in shares if not share["own"]]
         kinds = "any kernel" if len(unknown) == len(shares) else ", ".join(s["kind"] for s in unknown)
         others = " and ".join(f"the {name}'s" for name in dict.fromkeys(s["of"] for s in unknown))
+        tried, inside = (sum(share[name] for share in unknown) for name in ("tried", "inside"))
+        held = f", and holds {inside} of {tried} measured there" if tried else ""
         if unknown:
-            told.setdefault(f"{kinds} ({others} stands in)", []).append(product["variant"])
+            told.setdefault(f"{kinds} ({others} stands in{held})", []).append(product["variant"])
     lines = "; ".join(f"of {which} on {' and '.join(names)}" for which, names in told.items())
     return f"No own error of the model is known {lines}." if lines else ""
 

@@ -41,8 +41,8 @@ def ratio(first: Interval, second: Interval, margin: float = 0.0) -> Ratio:
     spans = {name: max(usual, *own) - min(usual, *own) for name, own in ends.items() if own}
     figure = max(spans, key=lambda name: spans[name], default=None)
     widest = max(parts, key=lambda part: part.below + part.above)
-    whole = max(reached) - min(reached)
-    if figure is None or widest.below + widest.above > whole:
+    # One figure against one part: knowing it leaves all other figures as they are.
+    if figure is None or widest.below + widest.above >= spans[figure]:
         dominant = (widest.name, widest.of) if below + above else ("", ())
     else:
         dominant = (

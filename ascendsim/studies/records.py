@@ -145,6 +145,7 @@ class ErrorShare:
     error  logarithm of a ratio (`OwnError`)
     of     architecture's name whose measurements it was taken from
     own    whether any of them is of the product itself: else it stands in for an error that nobody knows
+    tried  other measurements of this kind on the call's own architecture; `inside` those that lie within
     """
 
     kind: str
@@ -152,6 +153,8 @@ class ErrorShare:
     error: float
     of: str
     own: bool
+    tried: int = 0
+    inside: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def hashable(end: Any) -> Any:
 
 
 class Variable(NamedTuple):
-    """Figures that one source gives, and that move together; `name` is the path of the first."""
+    """Figures that are one number, and move together; `name` is the path of the first."""
 
     name: str
     figures: Mapping[str, Figure]
@@ -75,36 +75,20 @@ class Variable(NamedTuple):
         return f"{self.name}: {first.source}, {first.range}"
 
     def at(self, end: int) -> dict[str, Any]:
-        """Return the figures at the low end (0) or the high end (1) of their ranges, but for those there."""
-        found = ((path, ends(figure)[end], figure.value) for path, figure in self.figures.items())
-        return {path: value for path, value, usual in found if value != usual}
+        """Return the figures at the low end (0) or the high end (1) of their range; none if there."""
+        to = ends(self.figures[self.name])[end]
+        return {} if to == self.figures[self.name].value else dict.fromkeys(self.figures, to)
 
 
 def variables(profile: Profile) -> tuple[Variable, ...]:
-    """Return the figures with a range, those of one source together."""
+    """Return the figures with a range, those together that are one number."""
     return tuple(Variable(next(iter(own)), own) for own in by_source(profile))
 
 
 def moved_together(move: Mapping[str, Any], moved: Sequence[Variable]) -> dict[str, Any]:
-    """Return a move with the figures that move with each of its own, as far on the way to the same end."""
-    found = dict(move)
-    for one in moved:
-        if one.name in move and len(one.figures) > 1:
-            first, value = one.figures[one.name], move[one.name]
-            if isinstance(value, int | float):
-                end = int(value > first.value)
-                part = (value - first.value) / ((ends(first)[end] - first.value) or 1)
-            else:  # of alternatives the one at the same end
-                end, part = int(hashable(value) == hashable(ends(first)[1])), 1.0
-            found |= {path: _part_way(one.figures[path], to, part) for path, to in one.at(end).items()}
+    """Return a move with the figures that move with each of its own."""
+    found = {path: move[one.name] for one in moved if one.name in move for path in one.figures}
     return {**found, **move}
-
-
-def _part_way(figure: Figure, end: Any, part: float) -> Any:
-    if part == 1 or not isinstance(end, int | float):
-        return end
-    value = figure.value + part * (end - figure.value)
-    return round(value) if isinstance(figure.value, int) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +111,6 @@ class Sweep:
     def of(cls, product: str | Path, call: TimedCall, usual: Estimate | None = None) -> Sweep:
         """Return the sweep about a call; `usual` is the call as it is where it has been timed already."""
         return cls(product, call, call(load_profile(product), None) if usual is None else usual)
-
-    def timed(self, figures: Mapping[str, Any]) -> TimedPoint | None:
-        """Return the time with other figures, by path; None where figures contradict each other."""
-        return _timed(self.call, {self.product: self.usual.plans}, (self.product, figures))
 
     def effects(self, advance: Advance, workers: int | None = 1) -> tuple[FigureEffect, ...]:
         """Move each variable alone to both ends; `advance` is called with the name of that of each call.

@@ -191,6 +191,7 @@ NEAREST = {
     "3510": ("3510", "2201", "1001", "2002"),
 }
 FAMILIES = {"1001": "910", "2002": "310P", "2201": "910B", "3510": "950"}
+OTHERS = "others"  # kernels that cast, clear or sum, or copy without TransData: nobody judged them
 # What else products of these architectures are called; the 910_93 shares the 910B's, and has no rows itself.
 MEASURED = {"1001": "910", "2201": "910B", "3510": "910_95"}
 
@@ -209,8 +210,8 @@ def nearest(known: Mapping[tuple[str, str], OwnError], arch: str, kind: str) -> 
 
     Of a kind that none has, such as matrix products, the widest of all stands in.
     """
-    # Of volumes there are few measurements: those of images are the next best.
-    asked = dict.fromkeys((kind, kind.replace("3-D", "2-D")))
+    # Of volumes there are few measurements, and of casts and sums none: the next best stand in.
+    asked = dict.fromkeys((kind, kind.replace("3-D", "2-D"), *(["layouts"] if kind == OTHERS else ())))
     near = NEAREST.get(arch, tuple(FAMILIES))
     found = (known[family, one] for one in asked for family in near if (family, one) in known)
     widest = max(known.values(), key=lambda one: (one.rows > 0, one.error))
@@ -226,7 +227,8 @@ def model_error(profile: Profile, usual: Estimate, dimensions: int = 2) -> Model
     """
     spent: dict[tuple[str, OwnError], float] = {}
     for kernel in usual.kernels:
-        named = kernel.name if kernel.macs else "layouts"
+        moves = "layouts" if kernel.kernel.op_type == "TransData" else OTHERS
+        named = kernel.name if kernel.macs else moves
         kind = f"{named} {3 if dimensions > 2 else 2}-D" if named in GRADIENTS else named
         found = kind, nearest(own_errors(), profile.npu_arch, kind)
         spent[found] = spent.get(found, 0.0) + kernel.time_us
@@ -234,7 +236,10 @@ def model_error(profile: Profile, usual: Estimate, dimensions: int = 2) -> Model
     if not whole:
         return ModelError(1.0, 1.0, 0, "nothing to do")
     shares = tuple(
-        ErrorShare(kind, us / whole, one.error, FAMILIES[one.family], _is_own(one, profile, kind))
+        ErrorShare(
+            *(kind, us / whole, one.error, FAMILIES[one.family], _is_own(one, profile, kind)),
+            *((near.others, near.inside) if (near := own_errors().get((profile.npu_arch, kind))) else (0, 0)),
+        )
         for (kind, one), us in spent.items()
     )
     return ModelError(

@@ -92,20 +92,15 @@ class MovedFigures(NamedTuple):
 
 
 def moved_figures(profile: Profile) -> tuple[MovedFigures, ...]:
-    """Return the numbers of a product that have a range, with those together that are one number.
-
-    Those are of one source, with one value and one range.
-    """
+    """Return the numbers of a product that have a range, with those together that are one number."""
     found: list[MovedFigures] = []
     for own in by_source(profile):
-        alike: dict[Any, list[str]] = {}
-        for path, figure in own.items():
-            low, *_, high = figure.range or (0.0, 0.0)
-            if isinstance(figure.value, int | float) and low != high:
-                kind = node_at(tuple(path.split(".")))
-                whole = isinstance(kind, Kind) and not kind.fits(float(figure.value))
-                alike.setdefault((figure.value, low, high, whole), []).append(path)
-        found += [MovedFigures(tuple(paths), *number) for number, paths in alike.items()]
+        path, figure = next(iter(own.items()))
+        low, *_, high = figure.range or (0.0, 0.0)
+        if isinstance(figure.value, int | float) and low != high:
+            kind = node_at(tuple(path.split(".")))
+            whole = isinstance(kind, Kind) and not kind.fits(float(figure.value))
+            found.append(MovedFigures(tuple(own), figure.value, low, high, whole))
     return tuple(found)
 
 

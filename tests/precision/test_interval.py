@@ -19,6 +19,8 @@ from ascendsim.studies.sweep import (
     Sweep,
     end_moves,
     ends,
+    moved_together,
+    times,
     variables,
 )
 from ascendsim.studies.uncertainty import DRAWS, draws, interval, interval_size, plan_risk
@@ -237,7 +239,7 @@ def test_a_measured_range_moves_the_call_as_an_assumed_one_does():
 
 
 def test_figures_of_one_source_move_once(monkeypatch):
-    figures = {"a.head_cycles": (2, (1, 3.0)), "b.head_cycles": (2, (0, 4.0)), "b.latency": (5, (1, 9))}
+    figures = {"a.head_cycles": (2, (1, 3)), "b.head_cycles": (2, (1, 3)), "b.latency": (5, (1, 9))}
     same = {"a.head_cycles": "a probe", "b.head_cycles": "a probe", "b.latency": "a probe"}
     call, asked = made_up_call(
         monkeypatch, figures, lambda **values: 1.0 + sum(values.values()), same.items()
@@ -246,15 +248,14 @@ def test_figures_of_one_source_move_once(monkeypatch):
     # Heads are one quantity of one source; latencies are another.
     assert [(e.figure, e.together, e.low_us, e.high_us) for e in made.effects] == [
         ("b.latency", (), 6.0, 14.0),
-        ("a.head_cycles", ("b.head_cycles",), 7.0, 13.0),
+        ("a.head_cycles", ("b.head_cycles",), 8.0, 12.0),
     ]
     assert [moved for moved, _ in asked[1:3]] == [
-        {"a.head_cycles": 1, "b.head_cycles": 0},
-        {"a.head_cycles": 3.0, "b.head_cycles": 4.0},
+        {"a.head_cycles": 1, "b.head_cycles": 1},
+        {"a.head_cycles": 3, "b.head_cycles": 3},
     ]
     for moved, _ in asked[5:]:
-        place = (moved["a.head_cycles"] - 1) / 2
-        assert abs(moved["b.head_cycles"] / 4 - place) < 1e-3
+        assert moved["a.head_cycles"] == moved["b.head_cycles"]
 
 
 def known_figures(**sources):
@@ -277,6 +278,30 @@ def known_figures(**sources):
 )
 def test_which_figures_are_of_one_source(sources, count):
     assert len(variables(known_figures(**sources))) == count
+
+
+def test_figures_of_other_values_are_other_numbers():
+    """A variable goes by one figure, whose ends are those of all: else a verdict tries only some."""
+    source = {"paths.A.head_cycles": 1, "paths.B.head_cycles": 4}
+    both = {path: Figure(value, "a probe", "measured", (1, 4)) for path, value in source.items()}
+    one, other = variables(SimpleNamespace(figures=both))
+    assert [each.at(end) for each in (one, other) for end in (0, 1)] == [
+        {},
+        {one.name: 4},
+        {other.name: 1},
+        {},
+    ]
+    for product in list_products():
+        for own in variables(load_profile(product.name)):
+            figures = [(figure.value, figure.range) for figure in own.figures.values()]
+            assert all(figure == figures[0] for figure in figures)
+
+
+def test_a_move_is_of_all_figures_that_are_one_number():
+    source = {"paths.A.head_cycles": "a probe", "paths.B.head_cycles": "as A", "paths.C.head_cycles": "other"}
+    figures = {path: Figure(2, text, "measured", (1, 4)) for path, text in source.items()}
+    moved = moved_together({"paths.A.head_cycles": 3, "else": 7}, variables(SimpleNamespace(figures=figures)))
+    assert moved == {"paths.A.head_cycles": 3, "paths.B.head_cycles": 3, "else": 7}
 
 
 def test_two_products_have_what_they_share_at_the_same_place():
@@ -439,10 +464,11 @@ def test_a_contradiction_is_an_answer_and_a_slip_in_a_study_is_not(monkeypatch):
         return float(size)
 
     sweep = made_up_sweep(monkeypatch, {"size": (3, (1, 4))}, time)
-    assert sweep.timed({"size": 1}) is None
-    assert sweep.timed({"size": 4}).time_us == 4.0
+    [[contradiction, longest]] = times([sweep], [[{"size": 1}, {"size": 4}]], 1, ["size"] * 2)
+    assert contradiction is None
+    assert longest.time_us == 4.0
     with pytest.raises(TypeError):
-        sweep.timed({"sise": 4})
+        times([sweep], [[{"sise": 4}]], 1, ["sise"])
 
 
 def test_a_call_that_cannot_be_timed_as_it_is_says_why(monkeypatch):

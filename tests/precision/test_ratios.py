@@ -3,6 +3,7 @@
 import math
 import pickle
 import random
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -12,10 +13,11 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.ops.matmul import MatmulProblem, estimate_matmul
 from ascendsim.profile import list_products
 from ascendsim.profile.records import Figure
+from ascendsim.report.words import own_errors_line
 from ascendsim.studies.ratios import ratio, ratios
 from ascendsim.studies.records import MODEL, PLAN, ErrorShare, ModelError, PlanRisk
 from ascendsim.studies.sweep import Sweep, ends, variables
-from ascendsim.studies.uncertainty import draws, intervals, model_error
+from ascendsim.studies.uncertainty import draws, intervals, model_error, own_errors
 
 PLANS = {"grad_input": SimpleNamespace(rule="a public rule", chosen_by="rule", by_rule=True)}
 
@@ -146,6 +148,24 @@ def test_plans_are_of_each_product_and_errors_of_one_architecture_cancel(monkeyp
         assert (found.dominant, found.of) == (PLAN, (at,))
 
 
+def test_the_one_measurement_that_would_settle_most_is_named(monkeypatch):
+    # Eight figures of 1 us to either side are wider together than a plan, and one of them is not.
+    figures = {"a": {f"f{at}": figure(10, 9, 11, "a") for at in range(8)}, "b": {}}
+    times = {"a": lambda **values: sum(values.values()), "b": lambda: 80.0}
+    one, other = intervals(two(monkeypatch, figures, times))
+    planned = replace(one, plan=PlanRisk("tried", 0.96 * one.usual_us))
+    whole, both = ratio(one, other), ratio(planned, other)
+    assert whole.high / whole.low > 1 / 0.96 > 81 / 79
+    assert (whole.dominant, whole.of) == ("f0", (0,))
+    assert (both.dominant, both.of) == (PLAN, (0,))
+
+
+def test_what_cancels_whole_settles_nothing(monkeypatch):
+    figures = {name: {"f": figure(2, 1, 3, "one")} for name in "ab"}
+    found = ratio(*intervals(two(monkeypatch, figures, {"a": lambda f: f, "b": lambda f: 2 * f})))
+    assert (found.low, found.high, found.dominant, found.of) == (2, 2, "", ())
+
+
 def test_ratios_are_of_each_pair_and_pickle(monkeypatch):
     figures, times = made(random.Random(0))
     found = intervals(two(monkeypatch, figures, times)) * 2
@@ -189,6 +209,25 @@ def test_an_interval_says_where_no_own_error_is_known(name):
     assert {kind for kind, known in own.items() if known} == measured
     assert sum(share.share for share in model.shares) == pytest.approx(1)
     assert ("too few" in model.grounds) == (measured != set(own))
+
+
+def test_casts_and_sums_have_the_error_of_changes_of_layout_and_none_of_their_own():
+    problem, profile = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1), load_profile("910B2")
+    bias = (False, False, True)
+    model = model_error(profile, estimate(problem, product=profile, output_mask=bias))
+    changes = own_errors()["2201", "layouts"].error
+    assert [(one.kind, one.error, one.own) for one in model.shares] == [("others", changes, False)]
+
+
+def test_an_error_that_stands_in_says_what_few_rows_there_are_say_of_it():
+    problem, profile = ConvProblem((1, 16, 6, 6), (32, 16, 3, 3), padding=1), load_profile("910B2")
+    model = model_error(profile, estimate(problem, product=profile, output_mask=(True, False, False)))
+    (there,) = (one for one in own_errors().values() if (one.family, one.kind) == ("2201", "grad_input 2-D"))
+    (share,) = (one for one in model.shares if one.kind == there.kind)
+    assert (share.own, share.of, share.tried, share.inside) == (False, "910", there.others, there.inside)
+    shares = [{name: getattr(share, name) for name in share.__slots__} for share in model.shares]
+    line = own_errors_line([{"variant": "910B2", "interval": {"model": {"shares": shares}}}])
+    assert f"and holds {there.inside} of {there.others} measured there) on 910B2" in line
 
 
 def test_matrix_products_have_the_widest_error_of_all():
