@@ -147,10 +147,11 @@ def own_errors_line(products: Sequence[Entry]) -> str:
         shares = ((product.get("interval") or {}).get("model") or {}).get("shares", ())
         unknown = [share for share in shares if not share["own"]]
         kinds = "any kernel" if len(unknown) == len(shares) else ", ".join(s["kind"] for s in unknown)
-        others = " and ".join(f"the {name}'s" for name in dict.fromkeys(s["of"] for s in unknown))
+        others = sorted({f"the {share['of']}'s" for share in unknown})
         if unknown:
-            told.setdefault(f"{kinds} ({others} stands in)", []).append(product["variant"])
-    lines = "; ".join(f"of {which} on {' and '.join(names)}" for which, names in told.items())
+            stand = f"{' and '.join(others)} {'stands' if len(others) == 1 else 'stand'} in"
+            told.setdefault(f"{kinds} ({stand})", []).append(product["variant"])
+    lines = "; ".join(f"of {which} on {', '.join(names)}" for which, names in told.items())
     return f"No own error of the model is known {lines}." if lines else ""
 
 

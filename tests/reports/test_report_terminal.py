@@ -36,7 +36,7 @@ from ascendsim.report.terminal import (
     print_table,
     print_text,
 )
-from ascendsim.report.words import closing_of_all
+from ascendsim.report.words import closing_of_all, own_errors_line
 from ascendsim.studies.records import MODEL
 from ascendsim.studies.records import PLAN as PLAN_RISK
 from ascendsim.studies.table import text_table
@@ -652,3 +652,16 @@ def test_a_printed_result_has_a_line_for_each_gradient_and_kernel():
     names = [line.partition(":")[0] for line in lines]
     assert names == [*shown, *(kernel.name for kernel in made.kernels)]
     assert all(len(line) < 100 for line in lines)
+
+
+def test_products_whose_errors_come_from_the_same_architectures_are_named_together():
+    def judged(name, *of):
+        shares = [{"own": False, "kind": "layouts", "of": one} for one in of]
+        return {"variant": name, "interval": {"model": {"shares": shares}}}
+
+    # Whichever kernel came first.
+    line = own_errors_line([judged("a", "910B", "910"), judged("b", "910", "910B"), judged("c", "910B")])
+    assert line == (
+        "No own error of the model is known of any kernel (the 910's and the 910B's stand in) on a, b; "
+        "of any kernel (the 910B's stands in) on c."
+    )
