@@ -36,7 +36,7 @@ from ascendsim.report.words import (
     closing_lines,
     closing_of_all,
     common_lines,
-    own_errors_line,
+    own_errors_in_short,
     problem_line,
     product_line,
     terms_line,
@@ -93,7 +93,7 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
     print_text(out, headline(products, document.get("ratios", ())))
     if len(products) > 1:
         print_table(out, products_table(products))
-        for line in filter(None, (terms_line(products), own_errors_line(products))):
+        for line in filter(None, (terms_line(products), own_errors_in_short(products))):
             print_text(out, line)
     for table in _tables(products, details=details):
         if table.rows:

@@ -67,21 +67,19 @@ OTHERS = (
     "shows each."
 )
 TERMS = (
-    "launch: what a task takes besides its time on the cores; entry: there, up to the first instruction; "
-    "core: from then on. layout: kernels that change layouts, with their launches; others: that cast, clear "
-    "or sum. cube: multiply-adds asked for / possible; busiest, next: of the pipes."
+    "launch, entry, core: of a task before its cores run, up to their first instruction, from then on. "
+    "layout: kernels that change layouts; others: that cast, clear or sum. cube: share of its peak."
 )
 MORE = "More with --details: every kernel, pipes, bytes, plans, notes, what each product's figures rest on."
 
 GRADIENT_LEGEND = (
-    "Errors are against float64; equal bits: those of the float64 value rounded once; standards: acceptance "
-    "rules that it fails, as sums that cancel may with nothing lost (docs/precision.md)."
+    "Errors: against float64; equal bits: of it, rounded once; standards: docs/precision.md on sums."
 )
 
 
 # How the note on products that change no layouts begins, and what the line below says of several instead.
 ROWS = "The cube's kernels read and write tensors row after row"
-READS_ROWS = "cube reads rows, and is assumed to write them for nothing"
+READS_ROWS = "assumed to read and write rows for nothing"
 
 
 def terms_line(products: Sequence[Entry]) -> str:
@@ -90,13 +88,13 @@ def terms_line(products: Sequence[Entry]) -> str:
     without = [name for name, time_us in layout.items() if not time_us]
     if not any(layout.values()) or not without:
         return ""
-    runs, its = ("runs", "its") if len(without) == 1 else ("run", "their")
     whole = [layer for product in products for layer in product.get("layers") or [product]]
+    names, several = " and ".join(without), len(without) > 1
     # A Transpose changes a layout too, and packed tensors do not spare it.
-    spared = any(kernel["op_type"] == "TransData" for layer in whole for kernel in layer["kernels"])
-    ask, why = (", or ask for --layout NC1HWC0", f", as {its} {READS_ROWS}") if spared else ("", "")
-    none = f"{' and '.join(without)} {runs} no kernel that changes layouts"
-    return f"In like terms compare core{ask}: {none}{why}."
+    if any(kernel["op_type"] == "TransData" for layer in whole for kernel in layer["kernels"]):
+        asked = "Compare core, or ask for --layout NC1HWC0"
+        return f"{asked}: {names} {'are' if several else 'is'} {READS_ROWS}."
+    return f"Compare core: {names} {'run' if several else 'runs'} no kernel that changes layouts."
 
 
 def special_lines(product: Entry) -> list[str]:
@@ -136,24 +134,41 @@ def interval_line(product: Entry) -> str:
     if left := interval.get("left_out"):
         moved += f"; left out, as this plan cannot be timed there: {', '.join(left)}"
     whole = f"{interval['low_us']:,.2f} to {interval['high_us']:,.2f} us"
-    stands = f" {unknown}" if (unknown := own_errors_line([product])) else ""
+    stands = f" {unknown}" if (unknown := own_errors_line(product)) else ""
     return f"{line}; {moved}. With the plan and the model's own error {whole}, in four cases of five.{stands}"
 
 
-def own_errors_line(products: Sequence[Entry]) -> str:
-    """Say of which kernels of which products no own error of the model is known; "" where all are."""
-    told: dict[str, list[str]] = {}
-    for product in products:
-        shares = ((product.get("interval") or {}).get("model") or {}).get("shares", ())
-        unknown = [share for share in shares if not share["own"]]
-        kinds = "any kernel" if len(unknown) == len(shares) else ", ".join(s["kind"] for s in unknown)
-        others = " and ".join(f"the {name}'s" for name in dict.fromkeys(s["of"] for s in unknown))
-        tried, inside = (sum(share[name] for share in unknown) for name in ("tried", "inside"))
-        held = f", and holds {inside} of {tried} measured there" if tried else ""
-        if unknown:
-            told.setdefault(f"{kinds} ({others} stands in{held})", []).append(product["variant"])
-    lines = "; ".join(f"of {which} on {' and '.join(names)}" for which, names in told.items())
-    return f"No own error of the model is known {lines}." if lines else ""
+ANY = "any kernel"
+
+
+def own_errors_line(product: Entry) -> str:
+    """Say of which kernels no own error of the model is known on a product; "" where all are."""
+    unknown, kinds = _unknown_errors(product)
+    others = sorted({f"the {share['of']}'s" for share in unknown})
+    stand = f"{' and '.join(others)} {'stands' if len(others) == 1 else 'stand'} in"
+    tried, inside = (sum(share[name] for share in unknown) for name in ("tried", "inside"))
+    held = f", and holds {inside} of {tried} measured there" if tried else ""
+    said = f"No own error of the model is known of {kinds} on {product['variant']} ({stand}{held})."
+    return said if unknown else ""
+
+
+def own_errors_in_short(products: Sequence[Entry]) -> str:
+    """Name the products of which no own error of the model is known, or not of all kernels."""
+    unknown = {product["variant"]: _unknown_errors(product) for product in products}
+    none = [name for name, (found, kinds) in unknown.items() if found and kinds == ANY]
+    some = [name for name, (found, kinds) in unknown.items() if found and kinds != ANY]
+    parts = [f"on {', '.join(none)}"] * bool(none) + [f"of all kernels on {', '.join(some)}"] * bool(some)
+    said = (
+        f"No own error of the model is known {', nor '.join(parts)}: errors of others stand in (--details)."
+    )
+    return said if parts else ""
+
+
+def _unknown_errors(product: Entry) -> tuple[list[Entry], str]:
+    """Return the shares of a product's time whose own error is not known, and the kinds of their kernels."""
+    shares = ((product.get("interval") or {}).get("model") or {}).get("shares", ())
+    unknown = [share for share in shares if not share["own"]]
+    return unknown, ANY if len(unknown) == len(shares) else ", ".join(share["kind"] for share in unknown)
 
 
 def closing_lines(product: Entry) -> list[str]:

@@ -188,7 +188,7 @@ class Interval:
     usual_us      microseconds of the call as it is
     shortest_us   the least microseconds that any figure at an end of its range gives, or any draw of all of
                   them; `longest_us` the most. It holds nine of ten draws or more, and not every corner
-    least_cycles  cube-clock cycles of the shortest call; `most_cycles` of the longest
+    least_cycles  the least cube-clock cycles of all these calls, `most_cycles` the most: launches have none
     effects       of the figures that move the call at all, the widest span first
     left_out      ends at which the call cannot be timed, as `figure=value`: the interval says nothing of them
     draws_us      microseconds of each draw; None where its figures contradict each other. Draw i puts a

@@ -90,14 +90,14 @@ def _interval(
     ended = {name: point and point.time_us for name, point in zip(moves, found, strict=False)}
     effects = effects_of(moved, usual.time_us, ended)
     known = [usual, *(point for point in found if point is not None)]
-    shortest, longest = min(known), max(known)
+    cycles = [point.cycles for point in known]
     return Interval(
         figures=sum(len(one.figures) for one in moved),
         usual_us=usual.time_us,
-        shortest_us=shortest.time_us,
-        longest_us=longest.time_us,
-        least_cycles=shortest.cycles,
-        most_cycles=longest.cycles,
+        shortest_us=min(point.time_us for point in known),
+        longest_us=max(point.time_us for point in known),
+        least_cycles=min(cycles),
+        most_cycles=max(cycles),
         effects=tuple(sorted((e for e in effects if e.span_us), key=lambda effect: -effect.span_us)),
         left_out=tuple(
             f"{effect.figure}={end}"

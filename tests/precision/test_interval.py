@@ -45,6 +45,21 @@ def made_up(monkeypatch, figures, time):
     return interval("toy", made_up_call(monkeypatch, figures, time)[0], told.append), told
 
 
+def test_the_least_cycles_need_not_be_those_of_the_shortest_call(monkeypatch):
+    # Launches take time and no cycles: the call of the least time is that of the shortest launch.
+    figures = {"rate": (2, (1, 4)), "launch": (30, (10, 70))}
+    timed, _ = made_up_call(monkeypatch, figures, lambda rate, launch: 10 / rate + launch)
+
+    def call(profile, plans):
+        made = timed(profile, plans)
+        made.cycles = round(100 / profile.values["rate"])
+        return made
+
+    made = interval("toy", call)
+    assert (made.least_cycles, made.most_cycles) == (100 / 4, 100 / 1)
+    assert made.shortest_us < 10 / 2 + 30
+
+
 def test_an_interval_is_of_figures_alone_and_of_draws_of_all(monkeypatch):
     # 10 / rate + wait: 10 / 2 + 3 = 8 as it is; 10 / 4 + 1 = 3.5 at best, 10 / 1 + 7 = 17 at worst: corners
     # that draws come near.

@@ -226,8 +226,10 @@ def test_an_error_that_stands_in_says_what_few_rows_there_are_say_of_it():
     (share,) = (one for one in model.shares if one.kind == there.kind)
     assert (share.own, share.of, share.tried, share.inside) == (False, "910", there.others, there.inside)
     shares = [{name: getattr(share, name) for name in share.__slots__} for share in model.shares]
-    line = own_errors_line([{"variant": "910B2", "interval": {"model": {"shares": shares}}}])
-    assert f"and holds {there.inside} of {there.others} measured there) on 910B2" in line
+    line = own_errors_line({"variant": "910B2", "interval": {"model": {"shares": shares}}})
+    assert (
+        f"on 910B2 (the 910's stands in, and holds {there.inside} of {there.others} measured there)." in line
+    )
 
 
 def test_matrix_products_have_the_widest_error_of_all():

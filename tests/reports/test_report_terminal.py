@@ -36,7 +36,7 @@ from ascendsim.report.terminal import (
     print_table,
     print_text,
 )
-from ascendsim.report.words import closing_of_all
+from ascendsim.report.words import closing_of_all, own_errors_in_short, own_errors_line
 from ascendsim.studies.records import MODEL
 from ascendsim.studies.records import PLAN as PLAN_RISK
 from ascendsim.studies.table import text_table
@@ -67,11 +67,11 @@ def printed(show, *given, width=100, terminal=False):
 
 def test_a_document_is_printed_without_what_only_a_page_has_room_for():
     text = printed(print_document, document(JUDGED))
-    for words in ("Time of each kernel", "Error of the gradients against float64", "Errors are against"):
+    for words in ("Time of each kernel", "Error of the gradients against float64", "Errors: against"):
         assert words in text
     assert "critical path" not in text
     estimate = printed(print_document, document(PRODUCT))
-    assert "Errors are against" not in estimate
+    assert "Errors: against" not in estimate
     assert "launch: what a task takes" in estimate
     network = printed(print_document, document(NETWORK))
     assert "Cycles of each kernel of one convolution" in network
@@ -474,7 +474,7 @@ def test_the_answer_stands_before_the_tables_and_details_come_on_request():
         "Products side by side",
         "Time of each kernel",
         "Arithmetic:",
-        "launch: what",
+        "launch, entry, core: of",
     ]
     assert [short.index(words) for words in order] == sorted(short.index(words) for words in order)
     assert "with each pipe busy" not in short
@@ -652,3 +652,28 @@ def test_a_printed_result_has_a_line_for_each_gradient_and_kernel():
     names = [line.partition(":")[0] for line in lines]
     assert names == [*shown, *(kernel.name for kernel in made.kernels)]
     assert all(len(line) < 100 for line in lines)
+
+
+def judged(name, *kinds):
+    shares = [
+        {"own": not of, "kind": kind, "of": of or "910B", "tried": 0, "inside": 0} for kind, of in kinds
+    ]
+    return {"variant": name, "interval": {"model": {"shares": shares}}}
+
+
+def test_products_without_an_own_error_of_the_model_are_named():
+    none, some, known = (
+        judged("a", ("dx", "910"), ("dw", "910B")),
+        judged("b", ("dx", "910"), ("dw", "")),
+        "c",
+    )
+    whole = "No own error of the model is known of"
+    assert own_errors_line(none) == f"{whole} any kernel on a (the 910's and the 910B's stand in)."
+    assert own_errors_line(some) == f"{whole} dx on b (the 910's stands in)."
+    assert (
+        own_errors_line(judged(known, ("dx", ""))) == own_errors_in_short([judged(known, ("dx", ""))]) == ""
+    )
+    assert own_errors_in_short([none, some, judged(known, ("dx", ""))]) == (
+        "No own error of the model is known on a, nor of all kernels on b: errors of others stand in "
+        "(--details)."
+    )

@@ -67,7 +67,11 @@ def test_a_gain_that_hangs_on_a_derived_figure_is_no_win_but_a_condition(turned)
     assert not turned.wins
     assert f"but wins only if {TURNING} < " in tiling_sentence(turned)
     (table,) = [one for one in tiling_tables(turned) if one.title.startswith("Figures that decide")]
-    assert table.rows[0][0] == TURNING
+    # Where the figure stands, between which values it may lie, and what is saved at the end that decides.
+    headings = "figure", "now", "may be", "wins if", "no faster if", "at that end"
+    assert table.headings == headings
+    figure = load_profile(NEWER).figures[TURNING]
+    assert table.rows[0][:3] == (TURNING, f"{figure.value}", "{} to {}".format(*figure.range))
     assert tiling_record(turned)["verdict"]["conditions"][0]["figure"] == TURNING
 
 

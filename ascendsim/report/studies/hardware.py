@@ -339,9 +339,11 @@ def codesign_sentence(answer: DesignAnswer) -> str:
         compared = f", {saved} % less than the product as it is ({as_is.cost:g}{doubt})"
     timed = sum(not design.reason for design in answer.designs)
     refused = sum(design.refused for design in answer.designs)
+    equal = sum(not design.reason and design.tuned_us == best.tuned_us for design in answer.designs)
+    which = "the fastest design" if equal == 1 else f"the cheapest of the {equal} fastest designs"
     tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
     return (
-        f"{where}: the fastest design{within} is {best.name}, which costs {best.cost:g} and takes "
+        f"{where}: {which}{within} is {best.name}, which costs {best.cost:g} and takes "
         f"{microseconds(best.tuned_us)} us{compared}{_as_fast(untold)}; {len(front)} of {timed} designs are "
         f"on the front{tail}."
     )

@@ -228,8 +228,8 @@ DEFINITIONS = {
     "winner": "A plan that is faster under every start by more than the margin, and at both ends of every "
     "figure with a range, each moved alone, unless these were not tried (--no-interval).",
     "wins if": "The values of a figure for which the plan saves more than the margin under every start, "
-    "found by halving the way to an end of its range, where it saves what stands beside; no faster if: "
-    "those for which it saves nothing.",
+    "found by halving the way to an end of its range (may be); no faster if: those for which it saves "
+    "nothing; at that end: what it saves there, the other figures as they are.",
     "kernel, call, step": "The product and what comes of its plan; all kernels of the call, changes of "
     "layout and casts among them; one that adds grad_weight in one order; the call for all gradients of "
     "the layer. Each has its launches; the last two have the product's plans beside.",

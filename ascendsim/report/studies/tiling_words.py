@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ascendsim.profile import load_profile
 from ascendsim.studies.table import Table, numbers, saving, share, us, words
 from ascendsim.studies.tuning.records import ReachedTime, TilingAnswer
 from ascendsim.studies.verdicts import condition_words
@@ -99,13 +100,14 @@ def reaches_table(rows: Sequence[ReachedTime]) -> Table:
 
 
 CONDITIONS = (
-    *(words("figure"), words("wins if", "wins_if"), numbers("at the end", "share", saving)),
-    words("no faster if", "no_faster"),
+    *(words("figure"), words("now"), words("may be", "range"), words("wins if", "wins_if")),
+    *(words("no faster if", "no_faster"), numbers("at that end", "share", saving)),
 )
 
 
 def conditions_table(answer: TilingAnswer) -> Table:
-    """Show each figure that decides whether the best plan wins, and from which value on."""
+    """Show each figure that decides whether the best plan wins, where it stands, and from which value on."""
+    known = load_profile(answer.question.product).figures
     # What is no gain at all is the other side of where there is one.
     turned = {"<": ">=", ">": "<=", "is": "is not", "is not": "is"}
     even: dict[str, list[str]] = {}
@@ -114,6 +116,8 @@ def conditions_table(answer: TilingAnswer) -> Table:
     rows = (
         {
             "figure": one.figure,
+            "now": number(answer.question.changes.get(one.figure, known[one.figure].value)),
+            "range": " to ".join(map(number, known[one.figure].range or ())),
             "wins_if": f"{one.relation} {number(one.at)}",
             "share": one.share,
             "no_faster": " or ".join(even.get(one.figure, ())),
