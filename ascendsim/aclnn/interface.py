@@ -11,7 +11,8 @@ from ascendsim.aclnn.handles import AclTensor, Executor, describe
 from ascendsim.errors import AclnnError, AscendSimError, CapacityError, ConfigError, UnsupportedError, shown
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.lowering.call import INPUTS, Call
+from ascendsim.ops.options.keywords import CallOptions, Keywords, TbcOptions
 from ascendsim.ops.problems.convolution import FRACTAL, filling_groups
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.operators import operator_plan, operator_workspace, product_tiling
@@ -22,12 +23,12 @@ from ascendsim.rules.typed import CHECK, typed
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.graph import Graph
     from ascendsim.ops.options.call import Options
+    from ascendsim.ops.options.keywords import Product
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.strips import View
     from ascendsim.profile import Profile
 
 
-INPUTS = ("grad_output", "input", "weight")
 # What the runtime takes for itself beside the kernels.
 SYSTEM_BYTES = 16 * 2**20
 INNER = 561103  # ACLNN_ERR_INNER_NULLPTR
@@ -219,15 +220,14 @@ def convolution_backward_get_workspace_size(
     grad_weight: AclTensor | None,
     grad_bias: AclTensor | None,
     *,
-    product: str | Path | Profile = "910B",
-    rules: str | Path = "documented",
+    product: Product = Keywords.product,
+    rules: str | Path = Keywords.rules,
     options: Mapping[str, Any] | None = None,
     strict: bool = False,
 ) -> tuple[int, Executor]:
     """Check a call of aclnnConvolutionBackward.
 
-    options  keywords of `convolution_backward` that are no arguments of the interface: accumulation, tiling,
-             schedule, order, l2_start, engine, most_instructions, deterministic, fixpipe, layout
+    options  order, and those of `CallOptions` that are no arguments of the interface
     strict   whether the executor runs once, unless it is made repeatable (`executor.state.repeatable`)
 
     Returns  the workspace in bytes (what the kernels declare, and 16 MiB), and the executor to run
@@ -268,14 +268,14 @@ def conv_tbc_backward_get_workspace_size(
     grad_weight: AclTensor | None,
     grad_bias: AclTensor | None,
     *,
-    product: str | Path | Profile = "910B",
-    rules: str | Path = "documented",
+    product: Product = Keywords.product,
+    rules: str | Path = Keywords.rules,
     options: Mapping[str, Any] | None = None,
     strict: bool = False,
 ) -> tuple[int, Executor]:
     """Check a call of aclnnConvTbcBackward; `grad_output` is what the vendor calls self.
 
-    Options, returns, raises  as `convolution_backward_get_workspace_size`; no option layout
+    Options, returns, raises  as `convolution_backward_get_workspace_size`, options those of `TbcOptions`
     """
     given = {
         "grad_output": grad_output,
@@ -321,8 +321,6 @@ def first_phase(
 
 def _own_options(call: ConvolutionBackwardCall | ConvTbcBackwardCall, options: Any) -> FrozenMap[str, Any]:
     """Return the keywords of the operator that are no arguments of the interface."""
-    from ascendsim.ops.options.call import CallOptions, TbcOptions
-
     # What the interface's own arguments say is said once.
     said = ("product", "rules", "output_dtypes", "output_strides")
     listed = TbcOptions if isinstance(call, ConvTbcBackwardCall) else CallOptions

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ascendsim import __version__
-from ascendsim.cli.request import DEFAULT_PRODUCT, Wrapped, add_problem, l2_start, natural, order, positive
+from ascendsim.cli.request import (
+    Wrapped,
+    add_keyword,
+    add_problem,
+    add_products,
+    l2_start,
+    natural,
+    order,
+    positive,
+)
 from ascendsim.cli.shell import HELP
 from ascendsim.errors import ConfigError, did_you_mean
+from ascendsim.ops.options.keywords import Keywords
 
 _EXAMPLES = """\
 examples:
@@ -57,7 +68,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _refuse_repetition(command, words)
     # Not as a default of the option: argparse would append the user's products to it.
     if arguments.command_name == "run" and arguments.product is None:
-        arguments.product = [DEFAULT_PRODUCT]
+        arguments.product = [Keywords.product]
     return arguments
 
 
@@ -137,12 +148,8 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
 
 def _add_arithmetic(run: Parser) -> None:
     how = run.add_argument_group("on what, and how")
-    how.add_argument(
-        "--product",
-        action="append",
-        metavar="NAME",
-        help="product, variant or path of a .toml file; repeat it for several (default 910B)",
-    )
+    add = partial(add_keyword, how)
+    add_products(how)
     how.add_argument("--dtype", help="format of the tensors (default float16; of an .npz: as stored)")
     how.add_argument(
         "--cube-math-type",
@@ -151,57 +158,16 @@ def _add_arithmetic(run: Parser) -> None:
         choices=range(4),
         help="the interface's cubeMathType: 0 keep, 1 allow lower precision, 2 float16, 3 HF32 (default 0)",
     )
-    how.add_argument(
-        "--rules",
-        default="documented",
-        metavar="NAME",
-        help="what is accepted: documented (default), shipped, hardware, ..., or the path of a .toml file",
-    )
-    how.add_argument("--accumulation", metavar="MODEL", help="accumulation model, such as block:16:RNE")
-    how.add_argument(
-        "--deterministic",
-        action=argparse.BooleanOptionalAction,
-        help="fixed order of additions across cores (default: as the product)",
-    )
-    how.add_argument(
-        "--tiling",
-        metavar="PLANS",
-        help="product (default), search or tuned: who chooses the plans; or a file of plans or parts of them",
-    )
-    how.add_argument(
-        "--schedule",
-        action="append",
-        metavar="NAME",
-        help="loop nest that makes a gradient, by name or, your own, as FILE.py:CLASS; repeat it for both "
-        "(default: those of the plans)",
-    )
-    how.add_argument(
-        "--l2-start",
-        type=l2_start,
-        default="step",
-        metavar="WHAT",
-        help="what L2 holds as the call begins: operands, with commas between; grad_output alone, as in a "
-        "training step (step, the default); none (chained). Or as each kernel begins: what a run of it "
-        "leaves (warm), nothing (cold), its first input alone (handed)",
-    )
-    how.add_argument(
-        "--layout",
-        choices=("NCHW", "NC1HWC0"),
-        default="NCHW",
-        help="how tensors lie on the device: row after row (NCHW, the default), or packed as the cube reads "
-        "them (NC1HWC0), so that no TransData runs",
-    )
-    how.add_argument(
-        "--engine",
-        choices=("compiled", "simpy"),
-        help="what finds the cycles; both find the same (default: compiled, simpy for the spans of --out)",
-    )
-    how.add_argument(
-        "--most-instructions",
-        type=natural,
-        metavar="N",
-        help="refuse a call of more instructions, as reckoned from its sizes (default 100 million; 0: none)",
-    )
+    add("rules", metavar="NAME")
+    add("accumulation", metavar="MODEL")
+    add("deterministic", action=argparse.BooleanOptionalAction)
+    add("tiling", metavar="PLANS")
+    schedule = ". Your own is FILE.py:CLASS; repeat it for both gradients"
+    add("schedule", schedule, action="append", metavar="NAME")
+    add("l2_start", type=l2_start, metavar="WHAT")
+    add("layout")
+    add("engine")
+    add("most_instructions", "; 0: no call is", type=lambda text: natural(text) or None, metavar="N")
     how.add_argument(
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.tensors import npz_attributes, read_npz
 from ascendsim.errors import ConfigError, ShapeError
+from ascendsim.ops.options.keywords import CHOICES, Keywords, l2_start_given, meanings
 from ascendsim.workloads import Layer, Workload, load_workload, workload_names
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ Mask = tuple[bool, bool, bool]
 _SHAPE_OPTIONS = ("stride", "padding", "dilation", "output_padding", "groups", "transposed")
 DEFAULT_WORKLOAD = "resnet50"
 DEFAULT_DTYPE = "float16"
-DEFAULT_PRODUCT = "910B"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +236,8 @@ def order(text: str) -> str | int:
 
 def l2_start(text: str, more: Sequence[str] = ()) -> str:
     """Read what L2 holds as a call begins, as `CallOptions` has it; `more` are words of this command."""
-    if text in ("step", *more):
-        return text
-    # Imported here: who asks for help waits for none of it.
-    from ascendsim.ops.options.l2_start import l2_start_given
-
     try:
-        return l2_start_given(text)
+        return text if text in more else l2_start_given(text)
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error).removeprefix("l2_start is ")) from None
 
@@ -304,6 +299,20 @@ def each_once(names: Sequence[str]) -> tuple[str, ...]:
                 f'{profile.variant}; give one of the files another name, or a line variant = "..."'
             )
     return tuple(found.values())
+
+
+def add_keyword(how: Any, name: str, more: str = "", **said: Any) -> None:
+    """Add the flag of a keyword of operators, which says what its docstring says, and `more`."""
+    default = getattr(Keywords, name)
+    usual = "" if default is None else f" (default {default})"
+    own = {"default": default, "choices": CHOICES.get(name)} | said
+    how.add_argument(f"--{name.replace('_', '-')}", help=meanings().get(name, "") + usual + more, **own)
+
+
+def add_products(what: Any, *, several: bool = True) -> None:
+    """Add the option that names the products, or the only one."""
+    more = "; repeat it for several" * several
+    add_keyword(what, "product", more, action="append", metavar="NAME", default=None)
 
 
 def add_problem(command: Any, batch: int = 1) -> None:

@@ -32,6 +32,7 @@ from ascendsim.cli.tensors import (
     require_tensor_dtype,
 )
 from ascendsim.errors import AscendSimError, ConfigError, DataError
+from ascendsim.ops.options.keywords import CallOptions, Keywords
 from ascendsim.parallel import in_order
 from ascendsim.progress import busy, progress
 from ascendsim.report.document import CallReport, layer_entry, network_document, run_document
@@ -137,8 +138,7 @@ def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profil
             mask,
             arguments.cube_math_type,
             order=arguments.order,
-            tiling=tiling_of(arguments, arguments.layer),
-            **_keywords(profile, arguments),
+            **_keywords(profile, arguments, tiling_of(arguments, arguments.layer)),
         )
 
 
@@ -156,15 +156,10 @@ def estimate_cycles(
     """
     from ascendsim import estimate
 
+    tiling = tiling_of(arguments, arguments.layer) if plans is None else plans
+    keywords = _keywords(profile, arguments, tiling)
     with _one_of_several(profile, arguments):
-        return estimate(
-            problem,
-            dtype=dtype,
-            cube_math_type=arguments.cube_math_type,
-            output_mask=mask,
-            tiling=tiling_of(arguments, arguments.layer) if plans is None else plans,
-            **_keywords(profile, arguments),
-        )
+        return estimate(problem, dtype, arguments.cube_math_type, output_mask=mask, **keywords)
 
 
 @contextmanager
@@ -188,7 +183,7 @@ def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str
     own = {"schedule": " ".join(arguments.schedule)} if arguments.schedule else {}
     if arguments.tiling:
         own["tiling"] = arguments.tiling
-    if arguments.layout != "NCHW":
+    if arguments.layout != Keywords.layout:
         own["layout"] = arguments.layout
     return {
         "dtype": names,
@@ -199,19 +194,10 @@ def settings(mask: Mask, dtype: str | Sequence[str], arguments: Any) -> dict[str
     }
 
 
-def _keywords(profile: Profile, arguments: Any) -> dict[str, Any]:
+def _keywords(profile: Profile, arguments: Any, tiling: Any) -> dict[str, Any]:
     """Return the keywords that gradients and estimates share, so that both are of the same call."""
-    most = arguments.most_instructions
-    return ({} if most is None else {"most_instructions": most or None}) | {
-        "product": profile,
-        "accumulation": arguments.accumulation,
-        "deterministic": arguments.deterministic,
-        "rules": arguments.rules,
-        "l2_start": arguments.l2_start,
-        "layout": arguments.layout,
-        "engine": arguments.engine,
-        "schedule": schedules_of(arguments.schedule),
-    }
+    said = {name: value for name, value in vars(arguments).items() if name in CallOptions.__annotations__}
+    return said | {"product": profile, "tiling": tiling, "schedule": schedules_of(arguments.schedule)}
 
 
 WARM = "warm"
@@ -242,9 +228,9 @@ def _warm_us(
     from ascendsim import estimate
 
     plans = {kernel.name: kernel.plan for kernel in result.kernels if kernel.plan is not None}
-    words = _keywords(profile, arguments) | {"l2_start": WARM, "engine": "compiled", "schedule": None}
-    math_type = arguments.cube_math_type
-    made = estimate(problem, dtype, math_type, output_mask=mask, tiling=plans or None, **words)
+    words = _keywords(profile, arguments, plans or None)
+    words |= {"l2_start": WARM, "engine": "compiled", "schedule": None}
+    made = estimate(problem, dtype, arguments.cube_math_type, output_mask=mask, **words)
     return made.time_us
 
 

@@ -12,7 +12,7 @@ from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
-from ascendsim.ops.options.l2_start import l2_begun
+from ascendsim.ops.options.keywords import l2_begun
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import name_of, run_graph

@@ -30,14 +30,8 @@ from ascendsim.ops.options.asked import (
     strides_in_order,
     without_bias,
 )
-from ascendsim.ops.options.call import (
-    CallOptions,
-    Options,
-    TbcOptions,
-    options_of,
-    order_given,
-    thread_count,
-)
+from ascendsim.ops.options.call import Options, options_of, order_given, thread_count
+from ascendsim.ops.options.keywords import CallOptions, TbcOptions
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.strips import View

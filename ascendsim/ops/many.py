@@ -14,7 +14,8 @@ from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.graph_times import left_by_graph
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.asked import planned_call
-from ascendsim.ops.options.call import CallOptions, Options, Product, options_of, require_known
+from ascendsim.ops.options.call import Options, options_of, require_known
+from ascendsim.ops.options.keywords import CallOptions
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.running import common_fields, time_graph
@@ -26,6 +27,7 @@ from ascendsim.timing.l2.words import CHAINED, L2_NOTES
 
 if TYPE_CHECKING:
     from ascendsim.ops.options.asked import Format, Mask
+    from ascendsim.ops.options.keywords import Product
 
 
 class ItemOptions(CallOptions, total=False):

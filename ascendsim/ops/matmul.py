@@ -18,7 +18,8 @@ from ascendsim.ops.lowering import call as matmul_formats
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.kernels import VectorKernels, product_kernel
 from ascendsim.ops.lowering.layouts import one_group, split_groups
-from ascendsim.ops.options.call import Options, ProductOptions, options_of, order_given
+from ascendsim.ops.options.call import Options, options_of, order_given
+from ascendsim.ops.options.keywords import ProductOptions
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import (
     C0_BYTES,

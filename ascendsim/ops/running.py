@@ -13,7 +13,7 @@ from ascendsim.ops.lowering.call import FLOATS, vector_overflow
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.options.call import Options
-from ascendsim.ops.options.l2_start import l2_begun
+from ascendsim.ops.options.keywords import l2_begun
 from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.ops.problems.convolution import as_multiplied, full_name
 from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult

@@ -1,1 +1,3 @@
 """Run a kernel for its cycles."""
+
+ENGINES = ("simpy", "compiled")

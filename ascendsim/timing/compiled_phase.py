@@ -30,7 +30,7 @@ from ascendsim.timing.compiled_held import BACK
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
 from ascendsim.timing.l2.phase import L2Outcome, L2State, Lane, PhaseLanes
 from ascendsim.timing.links import fixed_rate
-from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, stopped_words
+from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, TimedPhase, stopped_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -302,7 +302,7 @@ def times(
     each = profile.scalar.issue_cycles
     made = [
         phase
-        if isinstance(phase, PhaseTimes)
+        if isinstance(phase, TimedPhase)
         else PhaseTimes(phase.name, phase.begin, phase.end, _core_times(phase.runs, phase.answer, each))
         for phase in phases
     ]

@@ -14,14 +14,13 @@ from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.program.kernel import Kernel, teams_of
+from ascendsim.timing import ENGINES
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.times import KernelTimes, PhaseAlone, stopped_words
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.timing.timeline import Timeline
-
-ENGINES = ("simpy", "compiled")
 
 
 @default_arithmetic

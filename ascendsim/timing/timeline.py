@@ -8,14 +8,14 @@ waiting and idle add up to the cycles of the kernel.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ascendsim.program.kernel import Core, Kernel
 from ascendsim.program.places import HOME, Slot, bare, core_of, pipe_on, seen_from
 from ascendsim.program.program import Program
-from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes
+from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseTimes, TimedKernel, TimedPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +38,8 @@ class CoreTimeline:
     done: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseTimeline:
-    """One phase: from `begin` (all cores start) to `end` (the last result is visible), in cycles."""
-
-    name: str
-    begin: int
-    end: int
-    cores: tuple[CoreTimeline, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """A timed kernel; the first phase begins when the scalar units are through with the kernel's entry.
-
-    `bytes` are the bytes moved by source: "l2_read" and "l2_write" are all traffic of the cores with L2,
-    "memory" is what crosses the link to main memory, "memory_read" of it inwards and "memory_write" outwards.
-    `left` is what the kernel leaves of tensors in L2, if it is known what there was before.
-    """
-
-    kernel: str
-    cycles: int
-    phases: tuple[PhaseTimeline, ...]
-    bytes: Mapping[str, int]
-    left: Mapping[str, tuple[int, ...]] | None = None
-
-    @property
-    def entry_cycles(self) -> int:
-        """Cycles of every core's scalar unit from the entry of the kernel to its first instruction."""
-        return self.phases[0].begin if self.phases else 0
+PhaseTimeline = TimedPhase[CoreTimeline]
+Timeline = TimedKernel[CoreTimeline]
 
 
 def work_of(phase: PhaseTimeline, core: Core) -> tuple[CoreTimeline | None, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ascendsim.errors import ProgramError
 from ascendsim.profile import Profile
@@ -13,6 +13,17 @@ from ascendsim.program.instruction import PIPES, Cost, Traffic
 from ascendsim.program.kernel import Core, Kernel
 from ascendsim.program.places import VECTOR_CORES, core_of, pipe_on
 from ascendsim.program.program import Program
+
+Work = TypeVar("Work")
+
+
+class TimedPhase(NamedTuple, Generic[Work]):
+    """One phase: from `begin` (all cores start) to `end` (the last result is visible), in cycles."""
+
+    name: str
+    begin: int
+    end: int
+    cores: tuple[Work, ...]
 
 
 class CoreTimes(NamedTuple):
@@ -30,13 +41,7 @@ class CoreTimes(NamedTuple):
     done: int
 
 
-class PhaseTimes(NamedTuple):
-    """One phase: from `begin` (all cores start) to `end` (the last result is visible), in cycles."""
-
-    name: str
-    begin: int
-    end: int
-    cores: tuple[CoreTimes, ...]
+PhaseTimes = TimedPhase[CoreTimes]
 
 
 class PhaseAlone(NamedTuple):
@@ -52,8 +57,8 @@ class PhaseAlone(NamedTuple):
         return PhaseTimes(self.times.name, at, self.times.end + by, tuple(cores))
 
 
-class KernelTimes(NamedTuple):
-    """The cycles of a kernel; the first phase begins when the scalar units are through with its entry.
+class TimedKernel(NamedTuple, Generic[Work]):
+    """A timed kernel; the first phase begins when the scalar units are through with its entry.
 
     `bytes` are the bytes moved by source: "l2_read" and "l2_write" are all traffic of the cores with L2,
     "memory" is what crosses the link to main memory, "memory_read" of it inwards and "memory_write" outwards.
@@ -62,7 +67,7 @@ class KernelTimes(NamedTuple):
 
     kernel: str
     cycles: int
-    phases: tuple[PhaseTimes, ...]
+    phases: tuple[TimedPhase[Work], ...]
     bytes: Mapping[str, int]
     left: Mapping[str, tuple[int, ...]] | None = None
 
@@ -72,9 +77,12 @@ class KernelTimes(NamedTuple):
         return self.phases[0].begin if self.phases else 0
 
     @property
-    def cores(self) -> set[Core]:
+    def cores(self: KernelTimes) -> set[Core]:
         """The cores that have work in at least one phase."""
         return set().union(*[work.cores for phase in self.phases for work in phase.cores])
+
+
+KernelTimes = TimedKernel[CoreTimes]  # where the cycles went; a `Timeline` has all spans in its place
 
 
 class Occupation(NamedTuple):

@@ -22,7 +22,7 @@ from ascendsim.numerics.casts import decode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import Specials, error_metrics, specials_of
 from ascendsim.ops.lowering.call import GRADIENTS
-from ascendsim.ops.options.call import Options, Product
+from ascendsim.ops.options.call import Options
 from ascendsim.ops.results import Estimate
 from ascendsim.studies.records import JudgedGradient
 from ascendsim.studies.sweep import float64_references, judge
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.ops.lowering.call import Mask
+    from ascendsim.ops.options.keywords import Product
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.results import ConvolutionBackwardResult
 

@@ -26,7 +26,8 @@ from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import Specials
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Mask, vector_overflow
-from ascendsim.ops.options.call import CallOptions, Options, Product, order_given, require_known, thread_count
+from ascendsim.ops.options.call import Options, order_given, require_known, thread_count
+from ascendsim.ops.options.keywords import CallOptions
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
 from ascendsim.rules import load_rules
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from ascendsim.ops.options.keywords import Product
     from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
     from ascendsim.studies.records import JudgedGradient
 

@@ -17,7 +17,7 @@ MOST_FILES = 286  # of the package; the aim is 190. Intervals, calibration and l
 MOST_TEST_FILES = 205
 # Of code, without comments, docstrings and blanks; the aim is 34,000. Causes, decades and limits of
 # gradients in `studies.modes` took 470.
-MOST_LINES = 49_900  # the aim is 34,000; intervals, calibration, lost elements and verdicts brought 1,900
+MOST_LINES = 49_750  # the aim is 34,000; intervals, calibration, lost elements and verdicts brought 1,900
 MOST_IN_A_FOLDER, MOST_LARGER_FOLDERS = 12, 2
 MOST_REPEATED = 8  # class names
 LAYOUT = {

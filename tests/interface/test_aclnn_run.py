@@ -1,7 +1,6 @@
 """Does the second phase compute what the first has accepted, under every option?"""
 
 import inspect
-from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from ascendsim.aclnn import (
 from ascendsim.aclnn.handles import overlaps_itself, write
 from ascendsim.errors import CapacityError
 from ascendsim.numerics.hifloat8 import HiFloat8Array
-from ascendsim.ops.options.call import CallOptions
+from ascendsim.ops.options.keywords import CallOptions
 from ascendsim.profile import load_profile
 from tests.helpers.calls import OUTPUTS, arguments_of, changed, conv, first_phase, tbc
 
@@ -455,7 +454,7 @@ PACKED = {"layout": "NC1HWC0"}  # of convolution backward alone
 
 def test_every_option_is_tried():
     interface = {"product", "rules", "output_dtypes", "output_strides"}  # said by other arguments
-    assert {*get_type_hints(CallOptions), "order"} - interface <= set().union(*OPTIONS, PACKED)
+    assert {*CallOptions.__annotations__, "order"} - interface <= set().union(*OPTIONS, PACKED)
 
 
 @pytest.mark.parametrize("product", ["910B", "910_95"])

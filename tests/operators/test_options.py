@@ -4,7 +4,6 @@ import re
 from dataclasses import fields
 from pathlib import Path
 from time import monotonic
-from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -29,7 +28,8 @@ from ascendsim import (
 )
 from ascendsim.aclnn import Out, aclrtCtxGetSysParamOpt, aclrtCtxSetSysParamOpt, aclrtMemcpy
 from ascendsim.errors import AscendSimError, ConfigError, ShapeError, UnsupportedError, shown, truth, whole
-from ascendsim.ops.options.call import CallOptions, Options, ProductOptions, options_of, reckoned_instructions
+from ascendsim.ops.options.call import Options, options_of, reckoned_instructions
+from ascendsim.ops.options.keywords import CallOptions, Keywords, ProductOptions, meanings
 from ascendsim.ops.problems.convolution import as_multiplied, full_name, stored_name
 from ascendsim.precision import (
     Math,
@@ -176,9 +176,10 @@ def test_hf32_is_named_after_its_bits_and_stored_as_float32():
 
 
 def test_keywords_are_declared_once_and_agree():
-    # CallOptions is what type checkers read, Options what is run; both list the same names.
-    assert list(get_type_hints(CallOptions)) == [field.name for field in fields(Options)]
-    assert set(get_type_hints(ProductOptions)) < set(get_type_hints(CallOptions))
+    # CallOptions is what type checkers read, Keywords what is run, and the docstrings what flags say.
+    names = list(CallOptions.__annotations__)
+    assert names == [field.name for field in fields(Keywords)] == list(meanings())
+    assert set(ProductOptions.__annotations__) < set(names)
 
 
 @pytest.mark.parametrize(

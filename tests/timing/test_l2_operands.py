@@ -21,7 +21,7 @@ from ascendsim.ops.graph_times import Layouts
 from ascendsim.ops.lowering.call import INPUTS
 from ascendsim.ops.lowering.graph import TransData
 from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
-from ascendsim.ops.options.l2_start import l2_begun
+from ascendsim.ops.options.keywords import l2_begun
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.l2.account import left_by

@@ -12,7 +12,7 @@ import numpy as np
 import ascendsim
 from ascendsim import AscendSimError, ConvProblem, MatmulProblem, precision
 from ascendsim.aclnn import AclTensor, Out, aclCreateTensor, aclnnConvolutionBackward
-from ascendsim.ops.options.call import CallOptions, Options, ProductOptions, TbcOptions
+from ascendsim.ops.options.keywords import CallOptions, Keywords, ProductOptions, TbcOptions
 from fuzz.judge import must
 from fuzz.odd import odd
 from fuzz.status import MOST_CHARACTERS, first_phase
@@ -97,7 +97,7 @@ def _usual(function):
             # Results of torch's door are tensors as torch makes them.
             own = function.__module__.startswith("ascendsim.torch")
             names = [name for name in listed.__annotations__ if not (own and name.startswith("output_"))]
-            found |= {name: getattr(Options, name, None) for name in names}
+            found |= {name: getattr(Keywords, name) for name in names}
         elif name != "self":
             found[name] = None if parameter.default is parameter.empty else parameter.default
     return found | NEEDED.get(function.__name__, {})

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.request import DEFAULT_PRODUCT, Wrapped, each_once, gradients, l2_start, natural, positive
+from ascendsim.cli.request import Wrapped, add_products, each_once, gradients, l2_start, natural, positive
 from ascendsim.errors import ConfigError
+from ascendsim.ops.options.keywords import Keywords
 
 if TYPE_CHECKING:
     from ascendsim.report.studies.answer import Output
@@ -199,22 +200,12 @@ def add_kind(
     return command, what
 
 
-def add_products(what: Any, *, several: bool = True) -> None:
-    """Add the option that names the products, or the only one."""
-    what.add_argument(
-        "--product",
-        action="append",
-        metavar="NAME",
-        help="product, variant or .toml file (910B)" + "; repeat it to compare several" * several,
-    )
-
-
 def products_of(arguments: Any) -> tuple[str, ...]:
     """Return the products that are asked about, each once.
 
     Raises   ConfigError for a name of no product
     """
-    return each_once(arguments.product or (DEFAULT_PRODUCT,))
+    return each_once(arguments.product or (str(Keywords.product),))
 
 
 def one_of(what: str, why: str, found: Sequence[Any]) -> Any:

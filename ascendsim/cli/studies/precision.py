@@ -15,12 +15,14 @@ from ascendsim.cli.request import (
     Mask,
     Network,
     Single,
+    add_keyword,
+    add_products,
     natural,
     positive,
     problem_of,
     read_request,
 )
-from ascendsim.cli.studies.output import add_products, products_of
+from ascendsim.cli.studies.output import products_of
 from ascendsim.errors import ConfigError, DataError
 from ascendsim.workloads import load_workload
 
@@ -221,7 +223,7 @@ def _add_axes(axes: Any) -> None:
         help="a mode's limit is this many times the error of rounding once to its format (4)",
     )
     axes.add_argument("--limit", type=float, metavar="X", help="one largest error for all modes instead")
-    axes.add_argument("--rules", default="documented", metavar="NAME", help="rule set (documented)")
+    add_keyword(axes, "rules", metavar="NAME")
 
 
 def _words(text: str) -> tuple[str, ...]:

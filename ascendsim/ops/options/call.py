@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.errors import (
     ConfigError,
@@ -21,9 +21,9 @@ from ascendsim.errors import (
 )
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation import BINARY32_MIN_EXPONENT, AccumulationModel
-from ascendsim.numerics.dtypes import FIXPIPE_PRESETS, dtype
+from ascendsim.numerics.dtypes import dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
-from ascendsim.ops.options.l2_start import L2Operands, l2_start_given
+from ascendsim.ops.options.keywords import CHOICES, CallOptions, Keywords, ProductOptions, l2_start_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
 from ascendsim.ops.problems.strips import View
@@ -33,83 +33,12 @@ from ascendsim.ops.tiling.request import LayerPlans, PartialPlan, PlanRequest, i
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 from ascendsim.rules.typed import typed
-from ascendsim.timing.kernel import ENGINES
-from ascendsim.timing.l2.words import STEP, l2_note
+from ascendsim.timing.l2.words import l2_note
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.graph import Graph
     from ascendsim.ops.problems.products import MatmulProblem
     from ascendsim.program.kernel import Kernel
-
-
-Product = str | Path | Profile
-OnePlan = Tiling | Plan | PartialPlan | str | Path
-# A mapping holds plans by gradient, or fields of one partial plan.
-Tilings = OnePlan | Mapping[str, OnePlan | Mapping[str, Any]] | Mapping[str, Any] | None
-Schedules = str | type | Sequence[str | type] | Mapping[str, str | type] | None
-
-
-class ProductOptions(TypedDict, total=False):
-    """Keywords of every operator.
-
-    product        name of a product or variant, path of a TOML file, or a loaded Profile
-    accumulation   name of an accumulation model; None: the product's default for the compute dtype
-    tiling         a Tiling (or a Plan of another call) for the one product computed on the cube, or
-                   {"grad_input": ..., "grad_weight": ...}; None or "product": chosen as the product's
-                   operators choose, where their rules are known; "search": by this simulator's search;
-                   "tuned", on 910 and 310P: the fastest grid on a part of 32 cores.
-                   In place of a tiling a dict of some of its fields, or of `block_dim`, the blocks that a
-                   kernel is launched with: the rules choose the rest. Or a file of plans (`read_plans`)
-    schedule       a loop nest by its name, or a class derived from ascendsim.Schedule; several of them in a
-                   list, or {"grad_input": ...}; None: the usual ones
-    l2_start       operands in L2 as the call begins, as far as they fit: their names in a collection, or
-                   with commas between ("grad_output,input"; of a matrix product a, b); each later kernel
-                   finds what those before it have left. "step", the default: grad_output (a) alone, as in a
-                   training step; "chained": none. Of each kernel alike: "warm" (what a run of the same
-                   kernel leaves), "cold" (nothing), "handed" (its first input, so what a TransData reads)
-    engine         "compiled" or "simpy", which find the same cycles; None: cycles from the first, which is
-                   fast, and spans, where they are asked for, from the second, which is the definition
-    most_instructions   a call of more instructions, as reckoned from its sizes before any is made, is
-                   refused; None: no call is
-    """
-
-    product: Product
-    accumulation: str | AccumulationModel | None
-    tiling: Tilings
-    schedule: Schedules
-    l2_start: L2Operands
-    engine: str | None
-    most_instructions: int | None
-
-
-class TbcOptions(ProductOptions, total=False):
-    """Keywords of both convolution operators, besides those of every operator.
-
-    deterministic  add the parts of grad_weight in a fixed order; None: as the rule set says. Where the rule
-                   set says that a product has one order, neither value changes it
-    output_dtypes  formats of the three gradients; None: those of input, weight and grad_output (or bias)
-    output_strides  {"grad_input": ...}: where the elements of gradients are to lie, in elements; None: row
-                   after row. Others cost a ViewCopy each; the gradients of a result are contiguous anyway
-    rules          rule set that says what is accepted and in which type it computes
-    fixpipe        which of the vendor's pages says when Fixpipe saturates: "ctrl48" or "c-api-pages"
-    """
-
-    deterministic: bool | None
-    output_dtypes: Sequence[str | None] | None
-    output_strides: Mapping[str, Sequence[int]] | None
-    rules: str | Path
-    fixpipe: str
-
-
-class CallOptions(TbcOptions, total=False):
-    """Keywords of convolution backward, besides those of both convolution operators.
-
-    layout         "NCHW": tensors lie row after row on the device, and the call changes their layouts where
-                   its product does; "NC1HWC0": they lie packed as the cube reads them, gradients stay so, and
-                   no TransData runs. Shapes and bits are the same
-    """
-
-    layout: str
 
 
 def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> None:
@@ -171,7 +100,6 @@ CHOSEN_NOTES = {
     "user, rest search": "are given in part, the rest by this simulator's search.",
 }
 UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
-LAYOUTS = ("NCHW", "NC1HWC0")
 PACKED_NOTE = (
     "Tensors lie in the cube's own layouts (NC1HWC0) as the call begins and gradients are left in them: no "
     "TransData runs. What brings a tensor there, and a Transpose that folds images, is not saved."
@@ -220,10 +148,6 @@ def strides_of(given: Any) -> dict[str, tuple[int, ...]]:
     return strides
 
 
-# Layers of networks have up to 82 million (a 3-D U-Net at batch 256: 14 s). Twice as many take 2 GiB.
-MOST_INSTRUCTIONS = 100_000_000
-
-
 def reckoned_instructions(kernel: Kernel, profile: Profile) -> int:
     """Return about how many instructions a kernel has, from its sizes alone.
 
@@ -253,38 +177,23 @@ def options_of(function: str, given: Mapping[str, Any], known: type = CallOption
 
 
 @dataclass(frozen=True)
-class Options:
-    """The keywords of a call as `ProductOptions` and `CallOptions` describe them, with their defaults.
+class Options(Keywords):
+    """The keywords of a call, checked.
 
-    l2_start       given as there, kept as `l2_start_given` returns it
+    l2_start       kept as `l2_start_given` returns it
     operands       names of the operator's operands, the one that was written last first
     Raises         ConfigError for a value without a meaning
     """
 
-    product: Product = "910B"
-    accumulation: str | AccumulationModel | None = None
-    tiling: Tilings = None
-    schedule: Schedules = None
-    l2_start: str = STEP
-    engine: str | None = None
-    most_instructions: int | None = MOST_INSTRUCTIONS
-    deterministic: bool | None = None
-    output_dtypes: Sequence[str | None] | None = None
-    output_strides: Mapping[str, Sequence[int]] | None = None
-    rules: str | Path = "documented"
-    fixpipe: str = "ctrl48"
-    layout: str = "NCHW"
     operands: InitVar[tuple[str, ...]] = INPUTS
 
     def __post_init__(self, operands: tuple[str, ...]) -> None:
         """Refuse values without a meaning."""
-        for name, known in (("fixpipe", FIXPIPE_PRESETS), ("engine", ENGINES), ("layout", LAYOUTS)):
-            value = getattr(self, name)
+        for name, known in CHOICES.items():
+            value, optional = getattr(self, name), getattr(Keywords, name) is None
             # By its type first: a value without a hash, or that compares element by element, is in no table.
-            if not isinstance(value, str) or value not in known:
-                if name == "engine" and value is None:
-                    continue
-                raise refusal(name, value, f"one of {', '.join(known)}" + ", or None" * (name == "engine"))
+            if not (optional and value is None) and (not isinstance(value, str) or value not in known):
+                raise refusal(name, value, f"one of {', '.join(known)}" + ", or None" * optional)
         object.__setattr__(self, "l2_start", l2_start_given(self.l2_start, operands))
         if not isinstance(self.rules, str | Path):
             raise refusal("rules", self.rules, "the name of a rule set, or the path of a .toml file")
@@ -408,7 +317,7 @@ class Options:
             {name: view for name, view in views.items() if not view.is_contiguous},
             self.fixpipe,
             direct,
-            self.layout != "NCHW",
+            self.layout != Keywords.layout,
         )
 
     def refuse_strides(self, call: ConvolutionBackwardCall | ConvTbcBackwardCall, decision: Decision) -> None:
@@ -416,7 +325,7 @@ class Options:
 
         Raises   ConfigError
         """
-        if self.layout == "NCHW":
+        if self.layout == Keywords.layout:
             return
         checked = typed(call)
         for name in (*INPUTS, *decision.wanted_gradients):
@@ -468,7 +377,7 @@ class Options:
         changes = self.profile.generation.changes_layouts
         if timing and not changes:
             found.insert(0, ROWS_NOTE)
-        if timing and self.layout != "NCHW":
+        if timing and self.layout != Keywords.layout:
             found.insert(0, PACKED_NOTE if changes else UNPACKED_NOTE)
         found.append(f"Call checked by the rule set `{self.rules}`.")
         if strided:

@@ -56,12 +56,12 @@ from ascendsim.timing.l2.phase import (
     run,
 )
 from ascendsim.timing.l2.slices import L2_READ, L2_WRITTEN
+from ascendsim.timing.l2.words import L2_STARTS
 from ascendsim.timing.times import CostBook
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
 
-L2_STARTS = ("warm", "cold", "handed")
 # One of them, or what the kernel before has left.
 Start = str | L2State
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 STEP, WARM, CHAINED, NETWORK = "step", "warm", "chained", "network"
+# Of each kernel alike; the others are of a call.
+L2_STARTS = (WARM, "cold", "handed")
 L2_NOTES = {
     STEP: "L2 holds {first} alone as the call begins, as in a training step.",
     WARM: "L2 is warm, as a run of the same kernel leaves it: a kernel whose tensors fit misses nothing.",
