@@ -206,6 +206,7 @@ def test_products_side_by_side_have_their_intervals(record_of):
     assert products_table([made | {"interval": None}]).headings[-1] == "us"
 
 
+@pytest.mark.slow
 def test_an_interval_is_of_the_tensors_as_they_are(record):
     words = (*WORDS[:-1], "--dtype", "float32", "--interval")
     whole, cycles = (record(*words, *more)["products"][0]["interval"] for more in ((), ("--cycles-only",)))
@@ -463,6 +464,7 @@ class Times:
         return estimate(PROBLEM, product=profile, tiling=plans, output_mask=ONE)
 
 
+@pytest.mark.slow
 def test_effects_do_not_depend_on_the_number_of_workers():
     told = {1: [], 2: []}
     one, two = (Sweep.of("310P", Times()).effects(told[workers].append, workers) for workers in (1, 2))

@@ -102,6 +102,7 @@ def test_added_cores_stay_idle_where_they_cost_more_than_they_save():
     assert layer.better_us == time_us(started, "handed", plans, SMALL).time_us < base.time_us
 
 
+@pytest.mark.slow
 def test_the_doubt_of_idle_cores_leaves_them_idle():
     layers = (StudiedLayer("small", SMALL, ONE),)
     (gain,) = answered(

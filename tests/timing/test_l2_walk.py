@@ -302,6 +302,7 @@ def slices(phase):
     return [(gm.tensor.name, tuple(map(comparable, gm.index))) for one in made if (gm := one.gm) is not None]
 
 
+@pytest.mark.slow
 def test_no_slice_is_named_twice():
     told = random_kernels()
     told += [

@@ -474,6 +474,7 @@ def slowed(draw, prog):
     return with_instructions(prog, rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(apart, profiles, st.data())
 def test_a_faster_instruction_never_makes_anything_later_where_nothing_is_shared(progs, profile, data):

@@ -197,6 +197,7 @@ def test_one_row_that_lacks_a_mechanism_moves_no_figure():
     assert any(said.startswith("1 matmul row is 80% too fast") for said in found.missing)
 
 
+@pytest.mark.slow
 def test_noise_is_not_written():
     """Rows that scatter about the model: what fits them does not fit those left out."""
     random = np.random.default_rng(5)
