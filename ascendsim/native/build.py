@@ -94,7 +94,7 @@ class Asked(_Listener):  # type: ignore[misc]
 
 
 def tell_of(modules: str) -> None:
-    """Log all functions of some modules that are compiled from now on; see `Asked`."""
+    """From now on log each function that is compiled of modules whose names begin so; see `Asked`."""
     _event.register("numba:compile", Asked(modules))
 
 

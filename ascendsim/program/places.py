@@ -55,7 +55,7 @@ class GmTensor:
     """A tensor in global memory, as one kernel sees it; the kernels of a call know each other's by name.
 
     Shapes   `shape` in elements, along the axes of the layout; two kernels may fold the axes differently
-    Layout   the order of its elements: "ND" (row after row), "NDC1HWC0", ... (`ops/lowering/graph.py`)
+    Layout   the order of its elements: "ND" (row after row), "NDC1HWC0", ... (`ops/lowering/layouts.py`)
     Types    `dtype` is the name of the storage format; `itemsize` its bytes
     Role     "input", "output" or "workspace"; an output or workspace is written by the kernel
     Cached   whether L2 keeps what is read and written (SetL2CacheHint); if not, it passes L2 by

@@ -55,7 +55,7 @@ class Program:
         return len(self.instructions)
 
     def expanded(self) -> Iterator[Instruction]:
-        """Yield all instructions in order; of a nest those without a slice are kept for the next time."""
+        """Yield all instructions in order."""
         yield from self.instructions
 
     @cached_property

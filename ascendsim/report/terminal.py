@@ -75,7 +75,7 @@ def _asked_width() -> int:
 
 
 def _bounded(out: Console) -> bool:
-    """Whether lines must fit a width: on a terminal, and where COLUMNS says so."""
+    """Whether lines must fit a width: on a terminal, or where COLUMNS is set."""
     return out.is_terminal or _asked_width() > 0
 
 

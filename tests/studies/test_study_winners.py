@@ -130,6 +130,7 @@ def test_a_block_longer_than_the_product_is_one_plan_with_that_as_long_as_it(gra
         assert made[0] == made[1]
 
 
+@pytest.mark.slow
 def test_no_two_of_the_exported_plans_are_one():
     asked = tuner(nests="operators", trials=40)
     tune(asked)
@@ -207,6 +208,7 @@ def against_entry(record, gradient, trials):
     return alone.score(alone.trials[entry]), made.score(best)
 
 
+@pytest.mark.slow
 def test_a_split_kernel_reaches_the_hand_tuned_one(data_dir):
     record, gradient = next(
         (record, gradient)

@@ -427,6 +427,7 @@ def assert_nothing_later(made, profile, figures):
     assert all(early <= late for early, late in zip(all_times(fast), all_times(slow), strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(apart, profiles, st.sampled_from(FASTER))
 def test_a_faster_figure_never_makes_anything_later_where_nothing_is_shared(progs, profile, figures):

@@ -69,7 +69,7 @@ def _add_no_interval(what: Any) -> None:
 
 
 def hardware(arguments: Any) -> int:
-    """Ask, answer, print, and write what was asked for."""
+    """Answer `study hardware`: print the answer, and write the files that were asked for."""
     from ascendsim.cli.studies.output import engine_of, output_of, write_calls
     from ascendsim.report.studies.hardware import hardware_answered, hardware_compared
     from ascendsim.report.studies.hardware_words import hardware_sentence

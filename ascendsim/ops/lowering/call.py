@@ -33,6 +33,7 @@ from ascendsim.ops.problems.folded import (
     Patches,
     asks_for_product,
     gradient_product,
+    kernel_problem,
 )
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.problems.strips import View
@@ -115,10 +116,8 @@ class Call:
 
     def problem_of(self, gradient: str) -> ConvProblem:
         """Return the convolution that the cube sees: with merged groups, dilated, of one tap or folded."""
-        found: Dilated | Patches | Folded | None
-        found = self.dilated if gradient == "grad_input" else self.patches
-        found = found or self.folded(gradient)
-        return merged(found.problem if found else self.problem, self.merge_of(gradient))
+        problem = kernel_problem(self.problem, gradient, self.compute_dtype, self.profile)
+        return merged(problem, self.merge_of(gradient))
 
     @cached_property
     def dilated(self) -> Dilated | None:

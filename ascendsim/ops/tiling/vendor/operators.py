@@ -175,45 +175,45 @@ def _grad_input_35(plan: VendorPlan, layer: LayerSizes, machine: Machine) -> int
 
 
 def rows_from_l0c(machine: Machine) -> int:
-    """Grad_input of 910B: a tile of L0C for each core, which its vector cores turn into rows of NCDHW."""
+    """Return the workspace of grad_input of 910B: a tile of L0C for each core, turned into rows there."""
     return machine.cores * machine.l0c
 
 
 def turned_weights(layer: LayerSizes) -> int:
-    """Grad_input of 910_95: all weights, turned, with the channels of input in whole fractals."""
+    """Return the workspace of grad_input of 910_95: all weights, turned, input channels in whole fractals."""
     depth, height, width = layer.kernel
     return layer.co * depth * height * width * align(layer.ci) * layer.itemsize
 
 
 def split_phases(plan: VendorPlan, layer: LayerSizes, machine: Machine) -> int:
-    """Grad_input of 910_95, kernel split both ways: four phases of a tile for each core, to interleave."""
+    """Return the workspace of a kernel split both ways: four phases of a tile for each core."""
     width = ceil_div(layer.input[2], 2)
     rows = ceil_div(plan.single_core_m or plan.base_m, width)
     return machine.cores * 4 * rows * align(width) * plan.base_n * layer.itemsize
 
 
 def float32_sums(plan: VendorPlan, layer: LayerSizes) -> int:
-    """Grad_input of 910_95, a reduction in segments: float32 sums of one image for each core that works."""
+    """Return the workspace of a reduction in segments: float32 sums of one image for each core that works."""
     return plan.used_cores * align(layer.ci) * align(layer.in_pixels) * FLOAT32
 
 
 def stream_parts(plan: VendorPlan) -> int:
-    """Grad_weight of 910B, deterministic: the part of a task for each core that works."""
+    """Return the workspace of a deterministic grad_weight of 910B: a part of a task for each core used."""
     return plan.used_cores * plan.single_core_m * plan.single_core_n * FLOAT32
 
 
 def base_tiles(plan: VendorPlan, machine: Machine) -> int:
-    """Grad_weight of 910B, deterministic without stream-K: two base blocks for each core."""
+    """Return the workspace of one without stream-K: two base blocks for each core."""
     return COPIES * FLOAT32 * plan.base_m * plan.base_n * machine.cores
 
 
 def parts_in_l0c(machine: Machine) -> int:
-    """Grad_weight of 910_95, stream-K: two tiles of L0C for each core."""
+    """Return the workspace of a stream-K grad_weight of 910_95: two tiles of L0C for each core."""
     return COPIES * machine.cores * machine.l0c
 
 
 def winograd_workspace(layer: LayerSizes, machine: Machine) -> int:
-    """Grad_weight of 910_95 by Winograd: one operand transformed, both in groups of channels, and parts.
+    """Return the workspace of Winograd: one operand transformed, both in groups of channels, and sums.
 
     The operator asks for the larger operand, though it transforms the smaller one.
     """

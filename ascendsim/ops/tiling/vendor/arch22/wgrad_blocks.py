@@ -1,5 +1,7 @@
 """The plans of grad_weight on 910B and 910_93 by base blocks: three ways of 16 bits, and a deterministic one.
 
+Most 2-D gradients have the plans of `library.py` instead.
+
 basic_mk, basic_nk   tasks are rows of pixels; one operand's tiles stay in L1 for a task
 basic_mn             tasks are tiles of the result with whole images for their reduction
 basic_det            tasks are tiles of the result with all images; those of the last round are cut (stream-K)
