@@ -71,7 +71,10 @@ def test_with_the_unit_flag_the_next_product_waits_for_the_reading_alone():
     assert late == left + flag
 
 
-@pytest.mark.parametrize("problem", [MatmulProblem(512, 512, 512), MatmulProblem(100, 1000, 300)])
+@pytest.mark.parametrize(
+    "problem",
+    [pytest.param(MatmulProblem(512, 512, 512), marks=pytest.mark.slow), MatmulProblem(100, 1000, 300)],
+)
 @pytest.mark.parametrize("plan", [BLOCK, *FLAGGED])
 def test_the_unit_flag_saves_at_most_a_product_and_the_way_out_of_each_tile(problem, plan):
     off, on = (
@@ -96,7 +99,7 @@ def test_with_the_unit_flag_fixpipe_counts_while_it_waits_for_the_cube():
 
 
 @pytest.mark.parametrize("plan", [BLOCK, *FLAGGED])
-@pytest.mark.parametrize("product", ["910B", "910_95"])
+@pytest.mark.parametrize("product", ["910B", pytest.param("910_95", marks=pytest.mark.slow)])
 def test_folding_changes_no_cycle_with_the_unit_flag(plan, product):
     problem = MatmulProblem(300, 640, 700)
     plan = replace(plan, unit_flag=True, used_cores=5)

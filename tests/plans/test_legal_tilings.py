@@ -135,7 +135,13 @@ TINY = [
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
-@pytest.mark.parametrize(("problem", "figures"), TINY, ids=[str(number) for number in range(len(TINY))])
+@pytest.mark.parametrize(
+    ("problem", "figures"),
+    [
+        pytest.param(*each, id=str(number), marks=[pytest.mark.slow] if number in (2, 3) else [])
+        for number, each in enumerate(TINY)
+    ],
+)
 def test_all_tilings_that_a_loop_nest_follows_are_listed_once(problem, figures, gradient):
     profile = toy_split(**ONE_CORE | figures)
     legal = legal_tilings(problem, gradient, profile)

@@ -219,6 +219,7 @@ def test_each_product_is_moved_by_figures_of_its_own(record):
     assert made[1]["interval"] == alone["interval"] != made[0]["interval"]
 
 
+@pytest.mark.slow
 def test_an_interval_does_not_depend_on_the_number_of_workers(record):
     one, two = (
         record(*WORDS, "--product", "310P", "--interval", "--workers", workers)["products"][0]

@@ -189,6 +189,7 @@ def test_a_figure_at_its_bound_whose_rows_stay_far_off_is_named():
     ]
 
 
+@pytest.mark.slow
 def test_one_row_that_lacks_a_mechanism_moves_no_figure():
     rows = told(ROWS[:9])
     rows[2] = replace(rows[2], measured_us=5 * rows[2].measured_us)
