@@ -16,8 +16,8 @@ from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.factor import Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
-from ascendsim.ops.lowering.kernels import VectorKernels
 from ascendsim.ops.lowering.known import append_gradients, append_view_copies, known_graph, lower
+from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.asked import (
     Mask,
@@ -111,10 +111,7 @@ def convolution_backward(
         carriers = carriers_of(operands, crew, keep_halves=not (timing or decision.empty))
         # Without elements there is no product: the interface accepts the call and writes zeros.
         if decision.empty:
-            machine = options.profile, options.l2_start
-            graph = options.within(_empty_graph(asked, decision, options))
-            run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
-            done = Done(*run, model="none", plans={})
+            done = _without_elements(_empty_graph(asked, decision, options), carriers, options, order, timing)
         else:
             views = {name: operand.view for name, operand in operands.items()}
             views |= output_views(options.wanted_strides, gradient_shapes(asked))
@@ -137,13 +134,25 @@ def _done(
     threads   what shares the work of a call without timing; None: with timing
     """
     if threads is None:
-        graph = options.within(known_graph(call, decision.wanted))
-        machine = options.profile, options.l2_start
-        results, made = run_graph(graph, *machine, carriers, order, options.engine)
-    else:
-        made, cut = make_gradients(call, decision.wanted, carriers, options, order, threads)
-        return Done([], made, str(call.accumulation), call.plans, cut)
-    return Done(results, made, str(call.accumulation), call.plans)
+        return _timed(known_graph(call, decision.wanted), call, carriers, options, order)
+    made, cut = make_gradients(call, decision.wanted, carriers, options, order, threads)
+    return Done([], made, str(call.accumulation), call.plans, cut)
+
+
+def _timed(graph: Graph, call: Call, carriers: Tensors, options: Options, order: str | int) -> Done:
+    """Run the kernels of a call that has elements, and time them."""
+    machine = options.profile, options.l2_start
+    run = run_graph(options.within(graph), *machine, carriers, order, options.engine)
+    return Done(*run, str(call.accumulation), call.plans)
+
+
+def _without_elements(
+    graph: Graph, carriers: Tensors, options: Options, order: str | int, timing: bool
+) -> Done:
+    """Run the kernels of an accepted call that has no product."""
+    machine = options.profile, options.l2_start
+    run = run_graph(options.within(graph), *machine, carriers, order, options.engine, timing=timing)
+    return Done(*run, model="none", plans={})
 
 
 @default_arithmetic
@@ -253,22 +262,20 @@ def conv_tbc_backward(
     decision = resolve(asked.with_usual_outputs(*outputs), options.asked_product, options.rules)
     views = {name: operand.view for name, operand in operands.items()}
     views |= output_views(options.wanted_strides, _gradient_shapes(views))
-    machine = options.profile, options.l2_start
     with Threads(thread_count(threads, timing=timing)) as crew:
         inputs = {name: operands[name] for name in INPUTS}
         carriers = carriers_of(inputs, crew, keep_halves=not (timing or decision.empty))
         if decision.empty:
-            graph = options.within(_empty_tbc_graph(views, decision, options))
-            run = run_graph(graph, *machine, carriers, order, options.engine, timing=timing)
-            done = Done(*run, model="none", plans={})
+            done = _without_elements(
+                _empty_tbc_graph(views, decision, options), carriers, options, order, timing
+            )
         else:
             call = tbc_call(views, whole(pad) or 0, decision, options)
             if timing:
-                graph = options.within(tbc_graph(call, views, decision))
-                results, made = run_graph(graph, *machine, carriers, order, options.engine)
+                done = _timed(tbc_graph(call, views, decision), call, carriers, options, order)
             else:
-                results, made = [], _gradients(call, carriers, options, order, crew)
-            done = Done(results, made, str(call.accumulation), call.plans)
+                made = _gradients(call, carriers, options, order, crew)
+                done = Done([], made, str(call.accumulation), call.plans)
         gradients = encoded(done.made, _gradient_shapes(views), decision, crew)
     return result_of(done, gradients, options, decision, order, timing=timing)
 

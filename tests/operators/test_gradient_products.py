@@ -10,7 +10,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.accumulation_twins import accumulate_twin
 from ascendsim.numerics.casts import round_to
-from ascendsim.ops.lowering.kernel_types import grad_input_type
+from ascendsim.ops.lowering.kernels import grad_input_type
 from ascendsim.ops.matmul import estimate_matmul, matmul
 from ascendsim.ops.problems import folded
 from ascendsim.ops.problems.convolution import as_multiplied

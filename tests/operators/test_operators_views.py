@@ -12,7 +12,7 @@ from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.kernels import VectorKernels
+from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.problems.strips import View
 from ascendsim.program.places import GmTensor

@@ -14,7 +14,8 @@ from threading import local
 
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, Mask, squeezed
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
-from ascendsim.ops.lowering.kernels import VectorKernels, grad_input, grad_weight, product_kernel
+from ascendsim.ops.lowering.kernels import grad_input, grad_weight, product_kernel
+from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.problems.folded import GradientProduct
 from ascendsim.ops.problems.strips import View
 from ascendsim.program.kernel import CoreWork, Deferred, Kernel, Phase
