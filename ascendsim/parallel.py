@@ -64,7 +64,7 @@ def in_order(
     workers: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Answer]:
-    """Return what a function makes of each task.
+    """Return a function's answers to tasks, in their order.
 
     workers  processes; 1: this one alone, None: one for each usable core, if the tasks are worth a start
     advance  is called with the number of a task before it begins; in another process, when its answer comes

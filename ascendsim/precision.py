@@ -59,7 +59,7 @@ LONGEST_PATH = 4096
 
 @default_arithmetic
 def identify(folder: str | Path) -> tuple[Identification, ...]:
-    """Return what the answers in a folder of `ascendsim probe` say, format by format.
+    """Return the findings of a folder of answers of `ascendsim probe`, format by format.
 
     Raises   ConfigError for a folder without a probe or without answers
     """

@@ -224,7 +224,7 @@ def _warm_us(
     profile: Profile,
     result: Any,
 ) -> float:
-    """Return what a call takes under the same plans with L2 warm."""
+    """Return the time of a call under the same plans with L2 warm."""
     from ascendsim import estimate
 
     plans = {kernel.name: kernel.plan for kernel in result.kernels if kernel.plan is not None}
@@ -426,7 +426,7 @@ def _notes(request: Network) -> list[str]:
 
 
 def _warm_notes(layers: Sequence[_Made], arguments: Any) -> list[str]:
-    """Say what a network takes with L2 warm, where it is not."""
+    """Give the time of a network with L2 warm, where it is not."""
     if arguments.l2_start == WARM:
         return []
     return [WARM_NOTE.capitalize().format(sum(layer.entry["count"] * layer.warm_us for layer in layers))]

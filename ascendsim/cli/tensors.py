@@ -101,7 +101,7 @@ def read_npz(path: Path) -> dict[str, Any]:
 
 
 def memory_advice(*, npz: bool) -> str:
-    """Say what needs less memory: a user's file is read whole, whatever is computed from it."""
+    """Advise how to need less memory: a user's file is read whole, whatever is computed from it."""
     if npz:
         return "give the sizes instead (--input, --weight, --cycles-only), or a file with fewer images"
     return "take a smaller batch, or --cycles-only, which needs no tensors"

@@ -277,7 +277,7 @@ INTEGER_OVERFLOWS = ("wrap", "saturate")
 
 @dataclass(frozen=True, slots=True)
 class IntegerSum:
-    """Say what an int32 accumulator does at its ends, as a value that can be printed, parsed and compared.
+    """An int32 accumulator: it wraps or saturates at its ends. It prints, parses and compares.
 
     Raises   ConfigError for an overflow that is neither
     """

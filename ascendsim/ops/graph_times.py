@@ -272,7 +272,7 @@ def left_by_graph(graph: Graph, profile: Profile, start: L2State) -> L2State:
 
 
 def _to_others(kernel: Kernel, left: L2State) -> L2State:
-    """Return what a kernel has left in L2, with the kernel's name on its workspaces."""
+    """Return the content of L2 after a kernel, with the kernel's name on its workspaces."""
     own = {name for name, tensor in kernel.tensors.items() if tensor.role == "workspace"}
     # Another kernel may call a workspace of its own alike.
     return _renamed(left, {name: f"{kernel.name}: {name}" for name in own})

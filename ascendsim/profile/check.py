@@ -21,7 +21,7 @@ Tree = Mapping[str, Any]
 
 
 def contradictions(tree: Tree, broken: set[str]) -> Iterator[str]:
-    """Yield what does not fit each other in a tree of figures.
+    """Yield the contradictions between figures of a tree.
 
     broken   tables in which something is wrong by itself: of these nothing is asked, as nobody knows yet what
              they are to say

@@ -327,7 +327,7 @@ def first_of(operand: Operand) -> Number:
 
 
 def streams_of(made: Sequence[Instruction], tiles: Sequence[Number]) -> Streams:
-    """Return what instructions on stand-ins do with the rings of the tiles that they stand for."""
+    """Return which rings of slots instructions read and write, made with stand-ins for their tiles."""
     rings = [tile.ring if tile.terms else tile.const for tile in tiles]
     read, written = (
         frozenset([rings[slot.index >> SLOT_BITS] for each in made for slot in own(each)])

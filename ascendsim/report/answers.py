@@ -56,7 +56,7 @@ def _detail(row: Entry) -> str:
 
 
 def identification_lines(found: Identification, depth: int) -> Iterator[str]:
-    """Yield what the answers in one format say.
+    """Yield the findings of the answers in one format, a line each.
 
     depth   products of one sum: what a kernel takes in one Mmad if it takes all
     """
@@ -81,7 +81,7 @@ def identification_lines(found: Identification, depth: int) -> Iterator[str]:
 
 
 def _assumption(agreeing: Agreeing, depth: int) -> str:
-    """Say what must be assumed of the kernels for a model to agree."""
+    """Name the assumptions about kernels under which a model agrees."""
     assumed = [
         f"{route}: {f'{parts} parts added in float32, ' if parts > 1 else ''}Mmads of {mmad}"
         for (route, mmad), parts in zip(agreeing.mmad.items(), agreeing.parts.values(), strict=True)

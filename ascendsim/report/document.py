@@ -204,7 +204,7 @@ def network_document(
 
 
 def _measured(profiles: Sequence[Profile]) -> Entry:
-    """Say what measurements stand behind a comparison of products; of one product there is none."""
+    """Count the measurements behind a comparison of products; of one product there is none."""
     names = list(dict.fromkeys(profile.product for profile in profiles))
     if len(names) < 2:
         return {}

@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 
 def headline(products: Sequence[Entry], ratios: Sequence[Entry] = ()) -> str:
-    """Say what a call takes and what dominates that; of several products which of them are apart.
+    """Give a call's time and what dominates it; of several products, which are surely apart.
 
     ratios   of each two products, in the order of `itertools.combinations`; of those with intervals
     """

@@ -111,7 +111,7 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
 
 
 def _tables(products: Sequence[Entry], *, details: bool) -> list[Table]:
-    """Return what is printed of all products in one table."""
+    """Return the tables that all products share."""
     if any("layers" in product for product in products):
         if len(products) > 1:
             return [layers_table(products)]

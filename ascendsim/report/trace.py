@@ -118,7 +118,7 @@ def counter(pid: int, name: str, ts: float, values: Mapping[str, float]) -> Even
 
 
 def names(event: Event, named: set[tuple[int, int]], kinds: Mapping[str, str]) -> Iterator[Event]:
-    """Yield what names the event's process and thread, the first time they occur.
+    """Yield events that name an event's process and thread, the first time they occur.
 
     kinds   what the product calls a core of each kind
     """
@@ -166,7 +166,7 @@ class Bytes:
 
 
 def counters(kernel: KernelResult, clock: TraceClock, moved: Bytes) -> Iterator[Event]:
-    """Yield what passes L2 over time, and what crosses main memory on average, from all cores."""
+    """Yield the rates of L2 over time, and of main memory on average, of all cores."""
     timeline = kernel.timeline
     if timeline.cycles <= timeline.entry_cycles:
         return
@@ -315,7 +315,7 @@ def _instructions(drawn: DrawnCore, context: TraceContext) -> Iterator[Event]:
 
 
 def _moved(drawn: DrawnCore, index: int, moved: Bytes) -> dict[str, Any]:
-    """Say what an instruction moves over the shared links."""
+    """Return the arguments of an event: the bytes an instruction moves over shared links."""
     instruction = drawn.core.program.instructions[index]
     traffic = moved.of(instruction)
     if traffic is None:

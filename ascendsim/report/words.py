@@ -109,7 +109,7 @@ def special_lines(product: Entry) -> list[str]:
 
 
 def standards_line(product: Entry) -> str:
-    """Say what each standard asks that the gradients were held against."""
+    """Explain each standard that the gradients were held against."""
     # Gradients of one dtype are held against the same rules, which are printed once.
     verdicts = [verdict for gradient in product["gradients"] for verdict in gradient.get("verdicts", ())]
     rules = dict.fromkeys(f"{verdict['standard']}: {verdict['rule']}" for verdict in verdicts)

@@ -167,7 +167,7 @@ def unrelated(c: CheckedConvolution) -> str | None:
 
 
 def size_problem(c: CheckedConvolution, axis: int, name: str, got: int, want: int) -> str:
-    """Say what the small side should be along an axis, with the numbers of the rule."""
+    """Give the size the small side must have along an axis, with the numbers of the rule."""
     before, after = c.pads(axis)
     return (
         f"{c.small_name} is {got} along {name}, but {c.big_name} {c.big.shape[2 + axis]}, padding "

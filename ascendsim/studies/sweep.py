@@ -44,7 +44,7 @@ Advance = Callable[[str], None]
 
 
 def studied(profile: Profile) -> tuple[str, str, int]:
-    """Return what a `StudyAnswer` says of its product."""
+    """Return variant, digest and number of ranged figures of a product, for a `StudyAnswer`."""
     return profile.variant, profile.content.hex(), len(ranged_figures(profile))
 
 

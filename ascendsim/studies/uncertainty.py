@@ -261,7 +261,7 @@ def _is_own(one: OwnError, profile: Profile, kind: str) -> bool:
 
 
 def _ground(one: OwnError, product: str, *, own: bool) -> str:
-    """Say what an own error was taken from, and how it fared with other measurements."""
+    """Name the measurements behind an own error, and how many others lie inside it."""
     other = "" if own else f", as there are too few of the {product}"
     where = f"{one.kind} on the {FAMILIES[one.family]}{other}"
     return f"{one.rows} of {where} ({one.inside} of {one.others} more lie inside)"

@@ -143,7 +143,7 @@ class FormBook:
             require_known_begins(self._rows(program))
 
     def _rows(self, program: Program) -> Iterable[SlotUses]:
-        """Yield what `require_known_begins` asks of each instruction."""
+        """Yield the slots each instruction uses, as `require_known_begins` takes them."""
         for at, made in enumerate(program.instructions):
             post = program.posts.get(at, HOME)
             uses = [2 * slot.index for slot in made.reads + post.reads]

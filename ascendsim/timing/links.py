@@ -285,7 +285,7 @@ class Spreading:
         return Transfer(tuple(flows), latency)
 
     def _cap(self, figures: LinkFigures, kind: str) -> Rate:
-        """Return what one core of this kind can take of a link."""
+        """Return the bytes per cycle that one core of a kind can take from a link."""
         if kind != "vector":
             return figures.per_core_bytes_per_cycle
         return figures.of_a_pair if self._in_pairs else figures.per_vector_core_bytes_per_cycle

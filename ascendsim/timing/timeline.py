@@ -85,7 +85,7 @@ def _times_of(work: CoreTimeline, begin: int) -> list[CoreTimes]:
 
 
 def issue_cycles(work: CoreTimeline, begin: int) -> int:
-    """Return what a scalar unit took per instruction: nothing delays the first one."""
+    """Return the cycles a scalar unit needs to issue an instruction: nothing delays the first one."""
     # Read off the spans, so that who looks at a timeline needs no profile.
     return work.issue[0] - begin if work.issue else 0
 
@@ -231,7 +231,7 @@ def _lives(work: CoreTimeline, taken: int) -> Iterator[tuple[int, Slot, int, int
 
 
 def _slots(work: CoreTimeline, index: int) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
-    """Return what an instruction reads and writes, with what it hands over to other cores."""
+    """Return the slots an instruction reads and writes, those it hands to other cores included."""
     instruction, post = work.program.instructions[index], work.program.posts.get(index, HOME)
     return instruction.reads + post.reads, instruction.writes + post.writes
 

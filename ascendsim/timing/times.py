@@ -154,7 +154,7 @@ def bound_by(busy: Mapping[str, float]) -> str:
 
 
 def stopped_words(kernel: str, stop_above: int) -> str:
-    """Return what is said where a kernel, or a call with it, passes the cycles that are of interest."""
+    """Return the message for a kernel with which the cycles of a call pass the bound."""
     return (
         f"kernel {kernel}: with it the cycles pass {stop_above:,}, the bound (stop_above); leave it out to "
         "have all of them timed"

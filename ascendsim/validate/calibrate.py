@@ -254,7 +254,7 @@ def _told(
 
 
 def _moves(names: Sequence[str], slopes: Array) -> Moves:
-    """Return what moves or is moved, by name, the largest first."""
+    """Return the moves of more than `MOVES`, by name, the largest first."""
     told = [(name, move) for name, move in zip(names, slopes.tolist(), strict=True) if abs(move) >= MOVES]
     return tuple(sorted(told, key=lambda item: -abs(item[1])))
 
@@ -262,7 +262,7 @@ def _moves(names: Sequence[str], slopes: Array) -> Moves:
 def missing_mechanisms(
     rows: Sequence[Named], figures: Sequence[MovedFigures], model: LinearModel, free: Sequence[int]
 ) -> Iterator[str]:
-    """Yield what no figure explains: those at a bound, and rows that all figures together do not bring home.
+    """Yield sentences on rows that no figure explains: at a figure's bound, or out of reach of all together.
 
     free   figures that rows settle or have moved
     """

@@ -127,7 +127,7 @@ def coverage_text(found: Coverage) -> str:
 
 
 def comparison_line(products: Sequence[str], *, short: bool = False) -> str:
-    """Say what was measured of convolutions on some products, by name, and what judges their order.
+    """Count the measured convolutions of some products, by name, and those that judge their order.
 
     short   without ranks, gradients and formats
     """

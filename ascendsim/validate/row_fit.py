@@ -302,7 +302,7 @@ class LinearModel:
         return shifts
 
     def distance(self, errors: Array, shifts: Array, scale: Array) -> float:
-        """Return what the fit makes small, of errors that the model itself has found."""
+        """Return the sum that the fit makes small, for the errors of the model itself."""
         off = abs(errors) / scale
         far = np.where(off > FURTHER, FURTHER * (2 * off - FURTHER), off**2)
         return float(np.sum(far) + PRIOR * np.sum(shifts**2))

@@ -294,7 +294,7 @@ def read_row(cells: Mapping[str, str | None], place: str = "") -> MeasuredRow | 
 
 
 def wrong(column: str, text: str, rule: str) -> str:
-    """Say what stands in a column, and what must."""
+    """Say which value stands in a column, and which values may."""
     # A cell may hold thousands of digits.
     shown = text if len(text) <= SHOWN else text[:SHOWN] + "..."
     return f"{column} is {shown!r}; it must be {rule}" if text else f"{column} is empty; it must be {rule}"

@@ -89,7 +89,7 @@ class _Kept(_Cache):  # type: ignore[misc]  # numba has no types for type checke
         return None if found is None else _CompileResult._rebuild(target, *pickle.loads(found))
 
     def save_overload(self, types: object, result: Any) -> None:
-        """Keep what was compiled for some types of arguments, unless it holds addresses of this process."""
+        """Store the code compiled for some types of arguments, unless it holds addresses of this process."""
         path = self._path(types, result.codegen)
         if path and not result.library.has_dynamic_globals:
             write_sealed(path, _dumps(result._reduce()))

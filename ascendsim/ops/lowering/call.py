@@ -334,7 +334,7 @@ def squeezed(gradient: str, through: str, asked: str) -> str:
 
 
 def merges(call: Call, gradient: str) -> str:
-    """Say what merged groups of grad_input do to values that are not finite; nothing of other gradients."""
+    """Say how merged groups of grad_input spread NaN and Inf; "" for other gradients."""
     merge = min(call.merge_of(gradient), call.problem.groups)
     # The blocks of grad_weight beside the diagonal are dropped, and their values with them.
     if gradient != "grad_input" or merge == 1:

@@ -390,7 +390,7 @@ class WgradWinograd(Schedule):
         return NestProgram(self._nest, np.array(told), self.hazards)
 
     def signature(self, tasks: Sequence[WinogradTask]) -> Hashable:
-        """Return what decides the cost of these tasks."""
+        """Return a key of these tasks: equal keys cost the same."""
         return self.cut.signature(tasks)
 
     def order(self) -> WinogradOrder:

@@ -120,7 +120,7 @@ def fitted(page: Page, room: int) -> Page:
 
 
 def _section(section: Section, room: int) -> tuple[Section, int]:
-    """Return what of a section fits, and the room that is left."""
+    """Return the pictures and tables of a section that fit, and the room left."""
     pictures: list[Picture] = []
     tables: list[Table] = []
     for picture in section.pictures:
@@ -173,7 +173,7 @@ def _bytes(text: str) -> int:
 
 
 def _said(pictures: int, rows: int, tables: int) -> str:
-    """Say what is left out, and where it is."""
+    """Count the pictures and rows left out, and name the options that write them."""
     return (
         f"Left out, as the page would be too large to open quickly: {pictures:,} pictures, and {rows:,} "
         f"rows, {tables:,} tables of them whole. --json or --table have all of it."

@@ -59,7 +59,7 @@ def _saved(started: Started) -> str:
 
 
 def beside_tables(answer: Beside) -> list[Table]:
-    """Return what differs in the plans, and a table of cycles and bytes for each start."""
+    """Return a table of the fields that differ between plans, and one of cycles and bytes for each start."""
     return [_plans(answer), *(_cycles(started) for started in answer.starts)]
 
 

@@ -141,7 +141,7 @@ def tuned_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
 
 
 def hardware_tables(answer: HardwareAnswer) -> list[Table]:
-    """Return what a terminal shows."""
+    """Return the tables for a terminal."""
     tables = [parts_table(answer, short=True), tuned_table(answer, short=True)]
     # The sentence says what the figures of a single change were and become.
     if len({gain.change for gain in answer.gains}) > 1 or any(len(g.figures) > NAMED for g in answer.gains):
@@ -211,7 +211,7 @@ def _launches(answer: HardwareAnswer) -> list[str]:
 
 
 def hardware_title(answers: Sequence[HardwareAnswer]) -> str:
-    """Say what a page of answers about the same layers is of."""
+    """Return the title of a page of answers about the same layers."""
     variants = listed([answer.variant for answer in answers])
     return f"What do changes of {variants} buy? {answers[0].question.title}"
 

@@ -191,7 +191,7 @@ def _saving(gain: Gain, margin: float) -> str:
 
 
 def own_saving(gain: Gain, margin: float) -> str:
-    """Say what the change itself saves, beside plans that need no change."""
+    """Give the saving of the change itself, beside plans that need no change."""
     told, itself = verdict(gain, margin), "itself " if gain.plan_share else ""
     within = f" ({within_words(gain.doubt)})" if gain.doubt else ""
     verb = "saves" if gain.own_share > 0 else "costs"

@@ -344,7 +344,7 @@ def precision_answered(study: PrecisionStudy) -> Answered:
 
 
 def precision_title(studies: Sequence[PrecisionStudy]) -> str:
-    """Say what a page of studies of the same cases is of."""
+    """Return the title of a page of studies of the same cases."""
     variants = listed([study.variant for study in studies])
     return f"Which format and cubeMathType? {studies[0].question.title} on {variants}"
 

@@ -62,7 +62,7 @@ def _judged(row: ModeSummary) -> str:
 
 
 def definitions(limits: PassLimits) -> dict[str, str]:
-    """Return what words mean in a study with these limits."""
+    """Return the definitions of words in a study with these limits."""
     own = (
         f"{limits.factor:g} times (--factor) what rounding the float64 gradient once to the mode's coarsest "
         "format costs, range apart; at least 2^-13, which the operator test kit asks of float32, since sums "
@@ -86,7 +86,7 @@ def limit_words(limits: PassLimits) -> str:
 
 
 def reasons(study: PrecisionStudy) -> Iterator[str]:
-    """Yield what is timed, what passes, why modes fail, then why rules of the field are missed."""
+    """Yield sentences: which modes are timed and pass, why others fail, why rules of the field are missed."""
     if study.question.about:
         yield study.question.about
     yield limit_words(study.question.limits)
@@ -122,7 +122,7 @@ def _failing(study: PrecisionStudy, bad: ModeSummary, good: ModeSummary | None) 
 
 
 def _share(study: PrecisionStudy, row: ModeSummary, worst: Worst, tensor: str) -> FormatShare | None:
-    """Return what its format makes of an operand of a gradient; None of the gradient itself."""
+    """Return the share of elements that a format changes in an operand; None for the gradient itself."""
     read = row.compute_dtypes[0]
     # HF32 has the range of the float32 that it is read from; grad_bias is summed as it is stored.
     stored = read.startswith("hf32") or worst.error.name == "grad_bias"
@@ -167,7 +167,7 @@ def _why(study: PrecisionStudy, bad: ModeSummary, worst: Worst) -> str:
 
 
 def _taken(share: FormatShare, cause: str) -> str:
-    """Say what a format takes of an operand."""
+    """Say which share of an operand a format loses."""
     if cause == "overflow":
         return f"{share.overflow:.2%} of {share.tensor} overflow in {share.format}"
     if cause == "saturation":

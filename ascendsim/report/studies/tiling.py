@@ -269,7 +269,7 @@ def waits_table(waits: StartCycles) -> Table:
 
 
 def tiling_tables(answer: TilingAnswer) -> list[Table]:
-    """Return what a terminal shows: of the critical paths those of the start that decides, in brief."""
+    """Return the tables for a terminal: of the critical paths those of the start that decides, in brief."""
     courses = [stages_table(answer.courses), path_table(deciding(answer), BRIEF)]
     if answer.keeps:
         courses = [of_one_plan(table) for table in courses]
@@ -378,7 +378,7 @@ NAMED = 3
 
 
 def tiling_title(answers: Sequence[TilingAnswer]) -> str:
-    """Say what a page of answers is of: gradient, layers, products."""
+    """Return the title of a page of answers: gradient, layers, products."""
     layers = list(dict.fromkeys(answer.question.title for answer in answers))
     of = "; ".join(layers) if len(layers) <= NAMED else f"{len(layers)} layers, {layers[0]} the first"
     variants = listed([answer.variant for answer in answers])
@@ -398,7 +398,7 @@ def tiling_ranked(answers: Sequence[TilingAnswer]) -> str:
 
 
 def _surely(answer: TilingAnswer) -> float:
-    """Return what the best plan saves under its worst start."""
+    """Return the saving of the best plan under its worst start."""
     return min(answer.saved(start) for start in answer.question.starts)
 
 

@@ -78,7 +78,7 @@ def number(value: Any) -> str:
 
 
 def _worth(answer: TilingAnswer) -> str:
-    """Say what the best plan saves of the call and of the step, under the start that saves least."""
+    """Give the best plan's saving of the call and of the step, under the start that saves least."""
     start = min(answer.question.starts, key=answer.saved)
     own = {row.what: row.saved for row in answer.reaches if row.start == start}
     # Grad_input is added in one order as it is.

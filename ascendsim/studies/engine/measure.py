@@ -137,7 +137,7 @@ def planned(result: Estimate) -> tuple[KernelResult, ...]:
 
 
 def _spent(kernel: KernelResult, profile: Profile) -> Spent:
-    """Return what the time of a kernel is made of."""
+    """Return the parts of a kernel's time: launch, entry and core."""
     entry, mhz = kernel.times.entry_cycles, profile.clock.cube_mhz
     times = profile.launch_us(kernel.kernel.blocks), entry / mhz, (kernel.cycles - entry) / mhz
     return Spent(kernel.kernel.op_type, bool(kernel.macs), *times)

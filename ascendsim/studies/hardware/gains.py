@@ -201,7 +201,7 @@ class _Tried:
         best: Mapping[tuple[int, Place], Best],
         tuned: Mapping[tuple[int, Place], Best],
     ) -> LayerGain:
-        """Return what a change gains at a place."""
+        """Return the gain of a change for a layer under a start."""
         layer, _ = place
         base, same, ways = self.same[0, place], self.same[design, place], best[design, place]
         there = best[0, place].time_us

@@ -173,7 +173,7 @@ class Family:
     def _ways(
         self, design: int, place: Place, own: Mapping[tuple[int, Place], Sequence[Plans]], found: Any
     ) -> list[Way]:
-        """Return what a design tries: its own plans, and others with and without what these leave unused."""
+        """Return the plans to try on a design: its own, and those of others, with parts left idle or not."""
         ways = [Way(design, plans) for plans in own.get((design, place), ())]
         # With own plans, too, what the product as it is has not may be left unused.
         others = [Way(0, way.plans) for way in ways]

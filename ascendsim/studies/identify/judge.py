@@ -297,7 +297,7 @@ def _assumed(agreeing: Agreeing) -> int:
 def _evidence(
     vectors: Vectors, outputs: Mapping[ProbeCase, Floats], found: Mapping[str, _Agreement]
 ) -> Iterator[Evidence]:
-    """Yield what each question alone leaves, route by route."""
+    """Yield for each question and route how many models it alone leaves."""
     for case in outputs:
         for question in dict.fromkeys(vectors.questions):
             agree = sum((case.route, question) in one.questions for one in found.values())

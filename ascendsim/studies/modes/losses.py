@@ -52,7 +52,7 @@ def histogram(tensor: str, values: Float64) -> Histogram:
 
 
 def share(tensor: str, values: Float64, name: str, loss_scale: float = 1.0) -> FormatShare:
-    """Say what a format makes of the values of a tensor times a loss scale, rounded once."""
+    """Count what rounding to a format does to the elements of a tensor times a loss scale."""
     fmt = dtype(name)
     finite = values[np.isfinite(values) & (values != 0)] * loss_scale
     if not finite.size:
@@ -72,7 +72,7 @@ def without_range(values: Float64, bits: int) -> Float64:
 
 
 def unbounded(values: Float64, stored: NDArray[np.floating], fmt: DType) -> Float64:
-    """Return what a format would make of values if it had no end of its range.
+    """Round values to a format as if its range had no end.
 
     stored   what it makes of them. hifloat8 has fewer bits step by step: of it zeros alone count as lost
     """

@@ -178,7 +178,7 @@ def weighed(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
 
 
 def reached_times(answer: TilingAnswer, tuner: Tuner) -> tuple[ReachedTime, ...]:
-    """Return what both plans take: kernel, call, deterministic call, and all gradients of the layer.
+    """Return the times of both plans: kernel, call, deterministic call, and all gradients of the layer.
 
     What cannot be timed under the best plan is left out.
     """

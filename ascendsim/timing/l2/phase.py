@@ -486,7 +486,7 @@ def run(accesses: Accesses, stack: L2Stack) -> int:
 
 
 def outcomes(accesses: Accesses, pushed: int = 0) -> PhaseOutcomes:
-    """Say what L2 has made of every transfer; without a walk before, as if it held all bytes.
+    """Return the hits and misses of every transfer; without a walk before, as if L2 held all bytes.
 
     `pushed` dirty bytes are carried by the reads, or the writes if more is written.
     """

@@ -34,5 +34,5 @@ def l2_note(start: str, first: str = "grad_output") -> str:
 
 
 def l2_meanings(starts: Iterable[str]) -> dict[str, str]:
-    """Return what each start means that a page compares, as "L2 step"; also of `NETWORK`."""
+    """Return the meaning of each start that a page compares, by name such as "L2 step"; also of `NETWORK`."""
     return {f"L2 {start}": _NETWORK_NOTE if start == NETWORK else l2_note(start) for start in starts}

@@ -383,7 +383,7 @@ class WgradShareTasks(PixelShares):
         return *divmod(place, self.gemm.small.shape[2]), self.ranges_of_share[share]
 
     def part(self, depth: int, part: int) -> list[Reduced]:
-        """Return what one part of the reduction has at a kernel depth; nothing where it meets padding."""
+        """Return the pixels of one part of the reduction at a kernel depth; none where it meets padding."""
         image, small, ranges = self.place(part)
         big = self._bigs[depth].get(small)
         count = ranges.stop - ranges.start

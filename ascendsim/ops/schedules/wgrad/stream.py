@@ -178,7 +178,7 @@ class StreamTasks(WgradTasks):
         return max(int(self.right_bytes(box).max()) for box in boxes)
 
     def part(self, depth: int, part: int) -> list[Reduced]:
-        """Return what one part of the reduction has at a kernel depth, or all of it."""
+        """Return the runs of pixels of one part of the reduction at a kernel depth, or of all of it."""
         pairs, batch = self.gemm.depths[depth], self.gemm.batch
         if part == self.whole or self.tiling.stream_axis == "height":
             first, count = self.first_run(part), len(self._ranges_of(part))

@@ -282,7 +282,7 @@ class VendorPlan:
     step_m: int = 1
 
     def tiling(self, **others: Any) -> Tiling:
-        """Return what it says of tiles, as loop nests read it; `others` are more fields, or other values."""
+        """Return the plan's tiling, as loop nests read it; `others` are more fields, or other values."""
         return Tiling(**{name: getattr(self, name) for name in SHARED} | others)
 
 

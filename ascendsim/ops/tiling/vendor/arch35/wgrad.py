@@ -229,7 +229,7 @@ def _even(side: int) -> int:
 
 
 def _cuts(layer: LayerSizes, machine: Machine) -> Iterator[Wgrad35Block]:
-    """Yield what is tried in turn: the rows as they are, or in strips; narrower strips; single taps."""
+    """Yield the cuts to try in turn: the rows as they are, or in strips; narrower strips; single taps."""
     most = MOST_COLUMNS if max(layer.pads[2]) <= MOST_BYTE else MOST_COLUMNS // 2
     beyond = beyond_load3d(layer)
     whole = Wgrad35Block(layer, machine, _even(align(layer.co)), FRACTAL, FRACTAL, split_taps=beyond)
