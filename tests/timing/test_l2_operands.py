@@ -268,7 +268,8 @@ def test_a_tensor_in_a_third_layout_or_in_the_first_again_is_still_there():
 def test_a_share_of_a_tensor_is_a_share_in_every_layout(there):
     layouts, held = seen({"rows": (there, 0, 1)}, ROWS, PADDED)
     assert held == {"padded": (there * 1600 // 300, 0, 1)}
-    assert layouts.seen_as(held, [ROWS])["rows"][0] == pytest.approx(there, abs=1)
+    # Rounded down on the way there and back, of which the first is less than a byte of these rows.
+    assert there - layouts.seen_as(held, [ROWS])["rows"][0] in (0, 1)
 
 
 def test_a_filled_up_tensor_has_no_more_than_the_room_in_l2():
@@ -315,7 +316,7 @@ def test_gradients_that_see_grad_output_in_other_groups_fetch_it_once(merges):
         name.split()[0]: tensor.size_bytes for name, tensor in made["grad_weight"].kernel.tensors.items()
     }
     # The input comes from memory, and nothing else.
-    assert from_memory(made["grad_weight"]) == pytest.approx(sizes["input"], rel=1e-3)
+    assert from_memory(made["grad_weight"]) == sizes["input"]
     assert from_memory(made["grad_input"]) > 0
 
 
