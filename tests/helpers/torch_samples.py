@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from torch import cat, nn
 
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 
@@ -11,6 +10,7 @@ from ascendsim.numerics.dtypes import dtype as lookup_dtype
 # -------------------------------------------------------------------------------------------------------
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its door cannot be opened")
+cat, nn = torch.cat, torch.nn
 
 door = pytest.importorskip("ascendsim.torch")
 

@@ -1,5 +1,6 @@
 """Does what is installed work, does the fingerprint see what moved, and is every skipped test told?"""
 
+import ast
 import json
 import re
 import shutil
@@ -42,6 +43,16 @@ def test_dependencies_have_upper_bounds():
 
 
 @pytest.mark.slow
+def test_no_test_needs_torch_to_be_collected():
+    """`make test` does not install it: who needs it asks by `importorskip`."""
+    for path in ROOT.glob("tests/**/*.py"):
+        loads = [
+            node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        names = {getattr(node, "module", None) or node.names[0].name for node in loads}
+        assert not [name for name in names if name.split(".")[0] == "torch"], path
+
+
 def test_a_wheel_works_from_any_directory(tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     built = subprocess.run(
