@@ -42,7 +42,6 @@ def test_dependencies_have_upper_bounds():
         assert "<" in dependency, dependency
 
 
-@pytest.mark.slow
 def test_no_test_needs_torch_to_be_collected():
     """`make test` does not install it: who needs it asks by `importorskip`."""
     for path in ROOT.glob("tests/**/*.py"):
@@ -53,6 +52,7 @@ def test_no_test_needs_torch_to_be_collected():
         assert not [name for name in names if name.split(".")[0] == "torch"], path
 
 
+@pytest.mark.slow
 def test_a_wheel_works_from_any_directory(tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     built = subprocess.run(

@@ -243,7 +243,8 @@ def slower(seed):
         own[at, 0] = [FrozenMap(made)]
     asking = Asking(Engine(Store(), 1), Budget())
     best = family.best(own, asking)
-    if (1, 0) not in own or (2, 0) not in own:
+    # A rule may also plan tiles that the smaller one's buffers do not hold, and then it has no time.
+    if (1, 0) not in own or (2, 0) not in own or (1, 0) not in best:
         return None
     # Both have plans of their own here: what the larger one inherits fits it.
     small, large = (asking({0: family.points(Way(at, own[at, 0][0]), 0)[0]})[0] for at in (1, 2))
