@@ -251,7 +251,7 @@ class Layouts:
         """Return the content of L2 by the names and sizes of these tensors, in unchanged order."""
         for tensor in tensors:
             same = self._same.get(tensor.name, {})
-            for name in (same.keys() & held.keys()) - {tensor.name}:
+            for name in [name for name in same if name in held and name != tensor.name]:
                 there, dirty, *even = held[name]
                 room = self._capacity - sum(bytes_[0] for bytes_ in held.values()) + there
                 share = there * tensor.size_bytes // same[name].size_bytes

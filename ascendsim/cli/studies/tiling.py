@@ -187,6 +187,13 @@ def add_tiling(kinds: Any) -> Any:
     what.add_argument(
         "--write-plan", type=Path, metavar="FILE", help="write the best plan: a name in .toml or .json"
     )
+    _add_own_plan(command)
+    add_file_options(command)
+    command.set_defaults(command=tiling)
+    return command
+
+
+def _add_own_plan(command: Any) -> None:
     own = command.add_argument_group(
         "a plan of your own beside the usual one",
         "Instead of a search: what says how to search (--tilings, --nests, --seed, --score, --margin, "
@@ -204,9 +211,6 @@ def add_tiling(kinds: Any) -> Any:
         metavar="NAME",
         help="a loop nest by name or, your own, as FILE.py:CLASS; alone or with --plan",
     )
-    add_file_options(command)
-    command.set_defaults(command=tiling)
-    return command
 
 
 def tiling(arguments: Any) -> int:
