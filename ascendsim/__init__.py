@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.matmul import MatmulTiling, estimate_matmul, matmul
     from ascendsim.ops.plan import Plan, Tiling
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.ops.problems.products import MatmulProblem
+    from ascendsim.ops.problems.matmul import MatmulProblem
     from ascendsim.ops.schedules.base import Schedule
     from ascendsim.ops.tiling.legal_tilings import legal_tilings
     from ascendsim.ops.tiling.plan_files import read_plans, write_plans
@@ -76,7 +76,7 @@ _HOMES = {
     "ConvProblem": "ascendsim.ops.problems.convolution",
     "CubeMathType": "ascendsim.rules.typed",
     "Item": "ascendsim.ops.many",
-    "MatmulProblem": "ascendsim.ops.problems.products",
+    "MatmulProblem": "ascendsim.ops.problems.matmul",
     "MatmulTiling": "ascendsim.ops.matmul",
     "PartialPlan": "ascendsim.ops.tiling.request",
     "Plan": "ascendsim.ops.plan",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.errors import AclnnError, AscendSimError, UnsupportedError, shown
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.ops.problems.strips import share_places
+from ascendsim.ops.problems.views import share_places
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, TensorDescription
 from ascendsim.rules.typed import CHECK, dtype_name, typed
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.options.call import Options
     from ascendsim.ops.options.keywords import Product
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.ops.problems.strips import View
+    from ascendsim.ops.problems.views import View
     from ascendsim.profile import Profile
 
 
@@ -120,7 +120,7 @@ def _lowered(
 
 def _view(tensor: Any) -> View:
     """Return where the elements of a typed tensor lie."""
-    from ascendsim.ops.problems.strips import View
+    from ascendsim.ops.problems.views import View
 
     return View.row_major(tensor.shape) if tensor.strides is None else View(tensor.shape, tensor.strides)
 

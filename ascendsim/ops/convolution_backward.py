@@ -34,7 +34,7 @@ from ascendsim.ops.options.call import Options, options_of, order_given, thread_
 from ascendsim.ops.options.keywords import CallOptions, TbcOptions
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
 from ascendsim.ops.running import (
     Done,

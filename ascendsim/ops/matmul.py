@@ -33,7 +33,7 @@ from ascendsim.ops.problems.convolution import (
     merged,
     stored_name,
 )
-from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem, problem_of
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.base import schedule_named

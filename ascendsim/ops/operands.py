@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ascendsim.errors import ShapeError, UnsupportedError, items, shown, whole
 from ascendsim.numerics.factor import ALONE, Threads
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.rules import TensorDescription
 
 if TYPE_CHECKING:

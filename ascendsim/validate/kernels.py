@@ -13,7 +13,8 @@ from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.matmul import estimate_matmul, estimate_transdata
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.first import first_dgrad
 from ascendsim.ops.tiling.vendor.matmul import vendor_tiling

@@ -24,10 +24,9 @@ from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.lowering.layouts import unpack_weight
 from ascendsim.ops.plan import GRID, Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.products import Clusters
+from ascendsim.ops.problems.orders import Clusters, WinogradOrder
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import execute
-from ascendsim.ops.schedules.base import WinogradOrder
 from ascendsim.profile import load_profile
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase

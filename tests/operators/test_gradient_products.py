@@ -15,7 +15,7 @@ from ascendsim.ops.matmul import estimate_matmul, matmul
 from ascendsim.ops.problems import folded
 from ascendsim.ops.problems.convolution import as_multiplied
 from ascendsim.ops.problems.folded import Folded, gradient_product, kernel_problem
-from ascendsim.ops.problems.products import MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.profile import load_profile
 from tests.helpers.both_engines import time_kernel

@@ -18,8 +18,8 @@ from ascendsim.ops.gradients.call import Gradients, can_follow, followed, image_
 from ascendsim.ops.gradients.filters import PixelSide, ReductionSides, _together, reductions
 from ascendsim.ops.gradients.layouts import PixelPlanes, Planes
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.orders import DgradOrder, WgradOrder
 from ascendsim.ops.problems.sliding import Sliding
-from ascendsim.ops.schedules.base import DgradOrder, WgradOrder
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from tests.helpers.calls import as_carrier, calls, gradients

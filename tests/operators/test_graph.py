@@ -18,7 +18,7 @@ from ascendsim.ops.lowering.graph import Graph, GraphBuilder, TransData, touched
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules import Dgrad
 from ascendsim.profile import load_profile
 from ascendsim.program.kernel import Kernel

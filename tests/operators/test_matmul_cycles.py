@@ -10,7 +10,7 @@ from ascendsim import MatmulProblem, Tiling, estimate_matmul, load_profile
 from ascendsim import matmul as matmul_of
 from ascendsim.errors import CapacityError, ConfigError, ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.ops.problems.products import MatmulGemm
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, matmul_tiling, ranked
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers import both_engines

@@ -14,7 +14,7 @@ from ascendsim.numerics.hifloat8 import HiFloat8Array
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.operands import Operand, spread
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.calls import LAYS, as_carrier, backwards, every_second, gradients, names, permuted, plain

@@ -12,7 +12,7 @@ from ascendsim.numerics.casts import round_to
 from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.problems.convolution import as_multiplied
 from ascendsim.ops.problems.folded import Patches, gradient_product
-from ascendsim.ops.problems.products import MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import assert_same_bits, call_of, draw

@@ -10,6 +10,7 @@ import pytest
 
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.orders import WgradOrder
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.reference.ordered import (
@@ -24,7 +25,6 @@ from ascendsim.ops.reference.ordered import (
     reduction_of,
     sources,
 )
-from ascendsim.ops.schedules.base import WgradOrder
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import (
     GRADIENTS,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ascendsim import MatmulProblem, estimate_matmul, matmul
-from ascendsim.ops.problems.products import MatmulGemm
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.vendor import matmul_950
 from ascendsim.ops.tiling.vendor.matmul import operator_tiling
 from ascendsim.ops.tiling.vendor.matmul_910b import plan_910b

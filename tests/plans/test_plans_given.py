@@ -9,7 +9,7 @@ from ascendsim import estimate, estimate_matmul
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling import choose as search_plans

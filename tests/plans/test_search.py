@@ -12,7 +12,8 @@ from ascendsim.instructions.cube import TapRows, Transposed
 from ascendsim.instructions.movers import LoadL0A, LoadL0B
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, MatmulProblem, WgradGemm
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.problems.sliding import Sliding, Taps
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.matmul import Matmul

@@ -14,10 +14,9 @@ from ascendsim.instructions.winograd import big_line, in_plane, small_line, taps
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.ops.lowering.known import lower
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.products import Clusters
+from ascendsim.ops.problems.orders import Clusters, WgradOrder, WinogradBlock
 from ascendsim.ops.reference.call import winograd_wgrad
 from ascendsim.ops.reference.ordered import ordered_wgrad, reduction_of
-from ascendsim.ops.schedules.base import WgradOrder, WinogradBlock
 from ascendsim.ops.tiling.vendor.arch35.wgrad import takes_winograd
 from ascendsim.ops.tiling.vendor.layer import LayerSizes, Layouts
 from ascendsim.ops.tiling.vendor.operators import plan_of_layer

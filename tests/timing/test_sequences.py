@@ -16,7 +16,7 @@ from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.matmul import change_of
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.profile import parse_changes
 from ascendsim.program.kernel import Deferred, Phase
 from ascendsim.program.places import GmTensor

@@ -28,9 +28,10 @@ from ascendsim.ops.gradients.layouts import Formats, PixelPlanes, Planes, packed
 from ascendsim.ops.lowering.call import Call, Mask
 from ascendsim.ops.lowering.known import told_of
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
+from ascendsim.ops.problems.orders import DgradOrder, MatmulOrder, WgradOrder, WinogradOrder
 from ascendsim.ops.problems.sliding import Sliding, StridePhase, Taps, phases_of
 from ascendsim.ops.reference.ordered import add_in_order, bias_gradient
-from ascendsim.ops.schedules.base import DgradOrder, MatmulOrder, Schedule, WgradOrder, WinogradOrder
+from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ascendsim.numerics.compiled.accumulate import cuts_of_products, product_of,
 from ascendsim.numerics.compiled.turned import turn_to
 from ascendsim.numerics.factor import ALONE, Factor, Threads, Values
 from ascendsim.ops.gradients.layouts import PixelPlanes, Planes
-from ascendsim.ops.problems.products import CLUSTER, Clusters
+from ascendsim.ops.problems.orders import CLUSTER, Clusters
 from ascendsim.ops.reference.call import blocks_in_parts
 from ascendsim.ops.reference.ordered import add_as_tree, add_in_order, numbered_pixels, streamed_elements
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ascendsim.numerics.accumulation import AccumulationModel
     from ascendsim.numerics.factor import Cuts
     from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.orders import StreamOrder, WgradOrder, WinogradOrder
     from ascendsim.ops.problems.products import WgradGemm
-    from ascendsim.ops.schedules.base import StreamOrder, WgradOrder, WinogradOrder
 
     Places = NDArray[np.int64]
     Floats = NDArray[np.float32]

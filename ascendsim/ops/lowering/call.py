@@ -36,7 +36,7 @@ from ascendsim.ops.problems.folded import (
     kernel_problem,
 )
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.base import Schedule, schedule_named
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.cut import narrowed_to
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.ops.operands import Operand
-    from ascendsim.ops.problems.products import MatmulGemm
+    from ascendsim.ops.problems.matmul import MatmulGemm
     from ascendsim.profile import Generation, Profile
 
     Tensors = dict[str, NDArray[Any]]
@@ -89,7 +89,7 @@ class Call:
         gemm: DgradGemm | WgradGemm | MatmulGemm
         if product := self.as_product(gradient):
             # Imported here: most calls have no matrix product.
-            from ascendsim.ops.problems.products import MatmulGemm
+            from ascendsim.ops.problems.matmul import MatmulGemm
 
             gemm = MatmulGemm.of(product.problem, self.compute_dtype, self.leaves_in(gradient))
         elif gradient == "grad_input":

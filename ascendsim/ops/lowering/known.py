@@ -17,7 +17,7 @@ from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.kernels import grad_input, grad_weight, product_kernel
 from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.problems.folded import GradientProduct
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.program.kernel import CoreWork, Deferred, Kernel, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import Program

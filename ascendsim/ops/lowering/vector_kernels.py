@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ascendsim.numerics.accumulation import Accumulation, MathSettings
 from ascendsim.ops.lowering.call import squeezed, vector_overflow
 from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.boxes import transdata
 from ascendsim.ops.schedules.vector.dilation import DilationTensors, dilation
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill

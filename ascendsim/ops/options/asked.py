@@ -13,7 +13,7 @@ from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call
 from ascendsim.ops.operands import spread
 from ascendsim.ops.options.call import Options
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.rules import ConvolutionBackwardCall, Decision, TensorDescription, resolve
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.options.keywords import CHOICES, CallOptions, Keywords, ProductOptions, l2_start_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.tiling.choose import STRATEGIES
 from ascendsim.ops.tiling.given import plan_of, says_fields, schedules_given, tilings_given
 from ascendsim.ops.tiling.request import LayerPlans, PartialPlan, PlanRequest, is_plan_file, plan_given
@@ -37,7 +37,7 @@ from ascendsim.timing.l2.words import l2_note
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.graph import Graph
-    from ascendsim.ops.problems.products import MatmulProblem
+    from ascendsim.ops.problems.matmul import MatmulProblem
     from ascendsim.program.kernel import Kernel
 
 

@@ -21,7 +21,7 @@ from ascendsim.profile import Profile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.ops.problems.products import MatmulProblem
+    from ascendsim.ops.problems.matmul import MatmulProblem
 
     Values = NDArray[Any]
 
@@ -121,7 +121,7 @@ def _side_by_side(p: ConvProblem) -> GradientProduct:
 
 def _product(*sizes: Any, **options: Any) -> MatmulProblem:
     # Imported here: most gradients are no product.
-    from ascendsim.ops.problems.products import MatmulProblem
+    from ascendsim.ops.problems.matmul import MatmulProblem
 
     return MatmulProblem(*sizes, **options)
 

@@ -24,6 +24,7 @@ from ascendsim.numerics.casts import round_to
 from ascendsim.ops.lowering.call import Call, vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem, merged
 from ascendsim.ops.problems.folded import GradientProduct
+from ascendsim.ops.problems.orders import DgradOrder, WgradOrder, WinogradOrder
 from ascendsim.ops.reference.ordered import (
     add_in_order,
     add_to_zeros,
@@ -36,14 +37,13 @@ from ascendsim.ops.reference.ordered import (
     reduction_of,
     sources,
 )
-from ascendsim.ops.schedules.base import DgradOrder, WgradOrder, WinogradOrder
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ascendsim.ops.problems.orders import MatmulOrder
     from ascendsim.ops.reference.ordered import Floats, Reduce
-    from ascendsim.ops.schedules.base import MatmulOrder
 
 
 def any_wgrad(

@@ -32,7 +32,7 @@ import numpy as np
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation import products_of
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.base import DgradOrder, StreamOrder, WgradOrder
+from ascendsim.ops.problems.orders import DgradOrder, StreamOrder, WgradOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -38,8 +38,9 @@ from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.relayout import FractalsToL1, Turn, TurnTile
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.ops.plan import require_whole_units
-from ascendsim.ops.problems.products import MatmulGemm, MatmulProblem
-from ascendsim.ops.schedules.base import TILES, MatmulOrder, Schedule
+from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
+from ascendsim.ops.problems.orders import MatmulOrder
+from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.blocks import BlockTiles, Index, TileSizes, Writeback, tile_rings
 from ascendsim.ops.schedules.ranges import cut, cut_within, deal, mixed, parts_of, tasks_of
 from ascendsim.ops.schedules.vector.elementwise import shared, vector_cores

@@ -17,8 +17,9 @@ from ascendsim.instructions.relayout import CopyUbToL1
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.instructions.winograd import TAPS, ToPoints, ToTaps
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.products import CLUSTER, WgradGemm
-from ascendsim.ops.schedules.base import TILES, Schedule, WinogradOrder
+from ascendsim.ops.problems.orders import CLUSTER, WinogradOrder
+from ascendsim.ops.problems.products import WgradGemm
+from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.vector.elementwise import MatrixPiece, block_sums, shared
 from ascendsim.ops.schedules.winograd_cut import (
     FIXED,

@@ -12,8 +12,8 @@ from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
 from ascendsim.instructions.winograd import PIXELS, POINTS, TAPS
 from ascendsim.ops.plan import Tiling, require_whole_units
-from ascendsim.ops.problems.products import CLUSTER, Clusters, WgradGemm
-from ascendsim.ops.schedules.base import WinogradBlock
+from ascendsim.ops.problems.orders import CLUSTER, Clusters, WinogradBlock
+from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.schedules.ranges import cut, runs_of
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor

@@ -10,7 +10,7 @@ from weakref import ref
 from ascendsim.errors import UnsupportedError, refusal
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.products import MatmulGemm
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling.request import PlanRequest

@@ -18,7 +18,7 @@ from ascendsim.ops.tiling.vendor.layer import FRACTAL, PLAIN_LAYOUTS, LayerSizes
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.products import MatmulProblem
+    from ascendsim.ops.problems.matmul import MatmulProblem
 
 
 # What a partial plan may say besides the fields of a tiling.
@@ -153,7 +153,7 @@ class PlanRequest:
         made: tuple[str, ...] = GRADIENTS
         if not isinstance(self.problem, ConvProblem):
             # Imported here: most calls have no matrix product.
-            from ascendsim.ops.problems.products import MatmulProblem
+            from ascendsim.ops.problems.matmul import MatmulProblem
 
             if not isinstance(self.problem, MatmulProblem):
                 rule = "ConvProblem(input=..., weight=...), or MatmulProblem(m, k, n)"
@@ -244,7 +244,7 @@ class PlanRequest:
         """The product that a plan cuts, its groups merged."""
         if not isinstance(self.problem, ConvProblem):
             # Imported here: most calls have no matrix product.
-            from ascendsim.ops.problems.products import MatmulGemm
+            from ascendsim.ops.problems.matmul import MatmulGemm
 
             return MatmulGemm.of(self.problem, self.compute_dtype, self.out_dtype)
         if self.gradient == "grad_input":

@@ -11,7 +11,8 @@ from typing import Any
 from ascendsim.errors import CapacityError, StoppedError
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.problems.products import DgradGemm, MatmulGemm, WgradGemm
+from ascendsim.ops.problems.matmul import MatmulGemm
+from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.matmul import Matmul

@@ -13,9 +13,9 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.metrics import ErrorMetrics, error_metrics
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.orders import DgradOrder, WgradOrder
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.ops.reference.ordered import ordered_dgrad, ordered_wgrad, reduction_of
-from ascendsim.ops.schedules.base import DgradOrder, WgradOrder
 from ascendsim.studies.arithmetic.formats import StudyFormat, format_of, quantise, require_rounding
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import Any
 from ascendsim.errors import AscendSimError
 from ascendsim.ops.plan import Plan, Tiling, even_parts
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.products import DgradGemm, MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import AXES, phases_of
 from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
 from ascendsim.ops.tiling.choose import choose

@@ -12,9 +12,10 @@ import numpy as np
 from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import Im2col, Mmad, PipeBarrier, TapRows
 from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
+from ascendsim.ops.problems.orders import DgradOrder
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
-from ascendsim.ops.schedules.base import TILES, DgradOrder
+from ascendsim.ops.schedules.base import TILES
 from ascendsim.ops.schedules.blocks import (
     BlockNest,
     BlockSchedule,

@@ -12,6 +12,7 @@ import numpy as np
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.orders import DgradOrder
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import (
     AXES,
@@ -23,7 +24,6 @@ from ascendsim.ops.problems.sliding import (
     phases_of,
     together,
 )
-from ascendsim.ops.schedules.base import DgradOrder
 from ascendsim.ops.schedules.blocks import Index, TileSizes, begins_of
 from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles, Reductions
 from ascendsim.ops.schedules.dgrad.shares import DgradShares, DgradShareTasks

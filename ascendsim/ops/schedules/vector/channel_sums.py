@@ -31,6 +31,7 @@ from ascendsim.instructions.vector import (
     SumPixels,
 )
 from ascendsim.ops.plan import chunks
+from ascendsim.ops.problems.views import BLOCK_BYTES
 from ascendsim.ops.schedules.vector.elementwise import piece_elements, runs, vector_cores
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
@@ -43,7 +44,6 @@ LANE_SUM_SLOTS = 4  # a load, the lanes, two totals
 # Blocks that an operator deals channels to, if not one for each core: parts of the first generation with 30
 # cores run 32 of them, in two rounds.
 BLOCKS = {"1001": 32}
-BLOCK_BYTES = 32
 # The lanes of a row, and two totals.
 BESIDE_A_ROW = FLOAT32_LANES * 4 + 2 * 4
 

@@ -28,7 +28,7 @@ from ascendsim.instructions.relayout import CopyUbToL1, Rearrange, SpreadPixels
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.problems.convolution import C0_BYTES
 from ascendsim.ops.problems.sliding import ImageTile
-from ascendsim.ops.problems.strips import View
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.elementwise import (
     PIECE_BYTES,
     flat_phase,

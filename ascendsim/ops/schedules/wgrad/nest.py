@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ascendsim.frozen import cached_property
+from ascendsim.ops.problems.orders import WgradOrder
 from ascendsim.ops.problems.products import WgradGemm
-from ascendsim.ops.schedules.base import TILES, WgradOrder
+from ascendsim.ops.schedules.base import TILES
 from ascendsim.ops.schedules.blocks import BlockNest, BlockSchedule, Bringing, ReductionSteps, TileSizes
 from ascendsim.ops.schedules.vector.elementwise import flat, ordered_sum, tree_sum, zero_fill
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks, WgradTiles

@@ -17,8 +17,9 @@ from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import FRACTAL_ROWS, Transposed
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A
 from ascendsim.ops.plan import GRID, chunks
+from ascendsim.ops.problems.orders import WgradOrder
 from ascendsim.ops.problems.products import WgradGemm
-from ascendsim.ops.schedules.base import TILES, WgradOrder
+from ascendsim.ops.schedules.base import TILES
 from ascendsim.ops.schedules.blocks import TileSizes
 from ascendsim.ops.schedules.ranges import (
     Ranges,

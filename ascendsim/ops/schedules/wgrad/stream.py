@@ -12,10 +12,10 @@ import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
+from ascendsim.ops.problems.orders import StreamOrder, WgradOrder
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.problems.sliding import Pair
 from ascendsim.ops.problems.strips import Strips
-from ascendsim.ops.schedules.base import StreamOrder, WgradOrder
 from ascendsim.ops.schedules.blocks import TileSizes
 from ascendsim.ops.schedules.ranges import cut_within, deal, joined, numbered, parts_of, tasks_of
 from ascendsim.ops.schedules.vector.elementwise import MatrixPiece, block_sums, flat, zero_fill

@@ -36,7 +36,7 @@ from ascendsim.program.places import Gm, GmTensor, Slot
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ascendsim.ops.problems.products import MatmulGemm
+    from ascendsim.ops.problems.matmul import MatmulGemm
 
 
 Found = TypeVar("Found")

@@ -10,7 +10,7 @@ from operator import itemgetter
 from ascendsim.errors import CapacityError
 from ascendsim.instructions.cube import Submatrix, round_up
 from ascendsim.ops.plan import Tiling, even_parts
-from ascendsim.ops.problems.products import MatmulGemm
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.search.costs import Rates, base_block
 from ascendsim.ops.tiling.timed import fastest
 from ascendsim.profile import Profile

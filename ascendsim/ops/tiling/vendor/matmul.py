@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.problems.products import MatmulGemm
+from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, ranked
 from ascendsim.ops.tiling.vendor import matmul_950
 from ascendsim.ops.tiling.vendor.matmul_910b import plan_910b

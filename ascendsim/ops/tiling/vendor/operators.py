@@ -13,7 +13,7 @@ from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, merged
-from ascendsim.ops.problems.products import CLUSTER, Clusters
+from ascendsim.ops.problems.orders import CLUSTER, Clusters
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.arch22.dgrad import basic_block as dgrad_block
 from ascendsim.ops.tiling.vendor.arch22.dgrad import core_grid as dgrad_grid

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from ascendsim.ops.problems.products import CLUSTER, Clusters
+from ascendsim.ops.problems.orders import CLUSTER, Clusters
 from ascendsim.ops.tiling.vendor.layer import (
     FRACTAL,
     PLAIN,
