@@ -27,7 +27,7 @@ from unittest.mock import patch
 import numpy as np
 
 from ascendsim import ConvProblem, convolution_backward
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from benchmarks.accumulation import seconds
 from benchmarks.panels import panel_gmacs
 from benchmarks.threads import on_free_cores

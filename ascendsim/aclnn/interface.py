@@ -112,7 +112,7 @@ def _lowered(
 
         inner = tbc_call(views, call.pad, decision, options)
         return tbc_graph(inner, views, decision), inner
-    from ascendsim.ops.lowering.known import lower
+    from ascendsim.ops.lowering.kernels import lower
 
     inner = options.call(problem, decision, views)
     return lower(inner, decision.wanted), inner

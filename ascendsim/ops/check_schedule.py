@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.errors import ConfigError, ProgramError, shown, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.options.keywords import l2_begun

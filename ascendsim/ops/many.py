@@ -12,7 +12,7 @@ from ascendsim.errors import AscendSimError, ConfigError, shown
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.graph_times import left_by_graph
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import Options, options_of, require_known
 from ascendsim.ops.options.keywords import CallOptions

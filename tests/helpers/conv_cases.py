@@ -20,7 +20,7 @@ from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.ops.gradients.call import Gradients
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import TransData
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.lowering.layouts import unpack_weight
 from ascendsim.ops.plan import GRID, Plan
 from ascendsim.ops.problems.convolution import ConvProblem

@@ -452,7 +452,7 @@ NOT_CALLED = {
         ops.matmul: MatmulTiling
         ops.plan: Plan Tiling shares
         ops.problems.convolution: ConvProblem
-        ops.problems.products: MatmulProblem
+        ops.problems.matmul: MatmulProblem
         ops.schedules.base: Schedule
         ops.schedules.dgrad.nest: Dgrad DgradTiles
         ops.schedules.matmul: Matmul

@@ -324,7 +324,7 @@ def test_a_call_that_cannot_be_lowered_is_an_inner_failure(monkeypatch, call, ch
     def fail(*_):
         raise raised
 
-    monkeypatch.setattr("ascendsim.ops.lowering.known.lower", fail)
+    monkeypatch.setattr("ascendsim.ops.lowering.kernels.lower", fail)
     monkeypatch.setattr("ascendsim.ops.convolution_backward.append_gradients", fail)
     with pytest.raises(AclnnError) as caught:
         first_phase(call, arguments_of(call, arrays=False))

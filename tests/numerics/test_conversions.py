@@ -24,7 +24,7 @@ from ascendsim.numerics.compiled.turned import (
     widened,
 )
 from ascendsim.ops.lowering.call import Call
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.options.call import Options
 from tests.helpers.calls import as_carrier, names
 from tests.helpers.slow_tilings import plans_of

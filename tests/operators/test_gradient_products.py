@@ -404,7 +404,7 @@ def test_small_integers_are_the_gradients_of_the_lines():
 
 @pytest.mark.usefixtures("small_batches")
 def test_engines_agree():
-    from ascendsim.ops.lowering.known import lower
+    from ascendsim.ops.lowering.kernels import lower
 
     for kernel in lower(call_of(SMALL["strided"], profile=NEW), (True, True, False)).kernels:
         assert time_kernel(kernel, NEW).cycles > 0

@@ -15,7 +15,7 @@ from ascendsim.ops.graph_times import known_times
 from ascendsim.ops.lowering import known
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder, TransData, touched
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.views import View

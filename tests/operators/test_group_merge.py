@@ -9,7 +9,7 @@ from ascendsim import convolution_backward, estimate, legal_tilings
 from ascendsim.errors import ProgramError
 from ascendsim.instructions.cube import Mmad
 from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients

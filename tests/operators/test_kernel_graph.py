@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ascendsim import ConfigError, ConvProblem, Tiling, convolution_backward, estimate
-from ascendsim.ops.lowering.kernels import grad_input_type, grad_weight_type
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import grad_input_type, grad_weight_type, lower
 from ascendsim.ops.running import execute
 from ascendsim.ops.tiling.vendor.arch22.wgrad_blocks import takes_basic_blocks
 from ascendsim.ops.tiling.vendor.layer import LayerSizes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ascendsim import Tiling, convolution_backward, estimate
 from ascendsim.errors import ConfigError
 from ascendsim.instructions.relayout import CopyUbToL1, SpreadPixels
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
 from tests.helpers.conv_cases import UNIFIED, call_of, problems

@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim import ConvProblem, MatmulProblem, Plan, Tiling, estimate, estimate_matmul
 from ascendsim.errors import CapacityError, ConfigError
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import GRID
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules.base import schedule_named

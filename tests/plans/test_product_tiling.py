@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.instructions.movers import CopyGmToL1
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.vendor.layer import Layouts

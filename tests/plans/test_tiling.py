@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ascendsim.errors import CapacityError, ConfigError
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import GRID, OF_ONE_BASE_BLOCK, UNCUT, Tiling, even_parts, shares
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ascendsim.ops.options.call import ROWS_NOTE
+from ascendsim.ops.lowering.notes import ROWS_NOTE
 from ascendsim.report.overview import product_table, products_table
 from ascendsim.report.tables import (
     CALL,

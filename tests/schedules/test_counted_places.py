@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.schedules.blocks import ReductionSteps, begins_of

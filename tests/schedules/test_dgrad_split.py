@@ -9,7 +9,7 @@ import pytest
 
 from ascendsim import convolution_backward, estimate
 from ascendsim.errors import ConfigError
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.sliding import Sliding, Taps, phases_of, together

@@ -10,7 +10,7 @@ import pytest
 from ascendsim import estimate
 from ascendsim.errors import ConfigError
 from ascendsim.instructions.cube import Im2col, Mmad, TapRows, Window
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import any_dgrad, reference_gradients

@@ -9,7 +9,7 @@ import pytest
 
 from ascendsim import estimate, legal_tilings, read_plans, write_plans
 from ascendsim.errors import CapacityError, ConfigError
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import Plan, Tiling, chunks
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import DgradGemm

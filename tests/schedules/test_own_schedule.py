@@ -24,7 +24,7 @@ from ascendsim import (
 )
 from ascendsim.errors import AclnnError, CapacityError, ConfigError, ProgramError
 from ascendsim.instructions.movers import CopyGmToL1
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import shares
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules import Axis, Dgrad, DgradTiles, Nest, NestProgram, Writeback

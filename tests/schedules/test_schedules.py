@@ -12,7 +12,7 @@ from ascendsim import Tiling, estimate
 from ascendsim.errors import ProgramError, ShapeError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import spacing_needed
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
 from ascendsim.program.instruction import HAZARDS

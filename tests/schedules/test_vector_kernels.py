@@ -11,7 +11,7 @@ from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.numerics.casts import round_to
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.matmul import change_of
 from ascendsim.ops.plan import Plan, shares
 from ascendsim.ops.schedules.vector.boxes import BoxCut, extents

@@ -9,7 +9,7 @@ import pytest
 
 from ascendsim.errors import ConfigError
 from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.reference.call import reference_gradients

@@ -10,7 +10,7 @@ import pytest
 from ascendsim import estimate
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.ops.gradients.call import Gradients
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.sliding import Sliding, Taps

@@ -12,7 +12,7 @@ from ascendsim.aclnn.interface import asked_by_operator
 from ascendsim.errors import ConfigError
 from ascendsim.instructions.winograd import big_line, in_plane, small_line, taps_line
 from ascendsim.numerics.accumulation import AccumulationModel
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.orders import Clusters, WgradOrder, WinogradBlock
 from ascendsim.ops.reference.call import winograd_wgrad

@@ -10,7 +10,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError, StoppedError
-from ascendsim.ops.lowering.known import lower
+from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import UnsupportedError, shown, whole
 from ascendsim.frozen import cached_property
-from ascendsim.instructions.cube import FRACTAL_ROWS
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.numerics.dtypes import (
-    DTYPES,
-    INT8,
-    INT32,
     Control,
     DType,
-    Integer,
-    Named,
     OverflowRules,
     dtype,
-    find,
-    name_of,
 )
 from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.ops.problems.convolution import C0_BYTES, ConvProblem, as_multiplied, merged, stored_name
@@ -31,22 +21,17 @@ from ascendsim.ops.problems.folded import (
     Folded,
     GradientProduct,
     Patches,
-    asks_for_product,
     gradient_product,
     kernel_problem,
 )
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.base import Schedule, schedule_named
-from ascendsim.ops.schedules.dgrad.nest import Dgrad
-from ascendsim.ops.schedules.wgrad.cut import narrowed_to
-from ascendsim.ops.schedules.wgrad.nest import Wgrad
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ascendsim.ops.operands import Operand
     from ascendsim.ops.problems.matmul import MatmulGemm
     from ascendsim.profile import Generation, Profile
 
@@ -235,194 +220,3 @@ def cube_overflow(profile: Profile, target: str, preset: str = "ctrl48") -> str:
     if profile.has_path("L0C", "GM"):
         return overflow_rules(profile).fixpipe(target, preset)
     return vector_overflow(profile, target)
-
-
-CUBE_MATH_TYPES = {0: "keep", 1: "allow lower precision", 2: "float16", 3: "HF32"}
-FLOATS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
-OPERANDS: tuple[DType | Integer, ...] = (*FLOATS, INT8)
-
-
-def operand_format(kind: Named) -> str:
-    """Return the format of the operands by its name.
-
-    Raises   UnsupportedError for one that no operand has
-    """
-    _refuse_hf32(kind, "pass float32 with cube_math_type=3")
-    return find(kind, OPERANDS).name
-
-
-def result_format(operands: str, kind: Named | None) -> str:
-    """Return the format of the result for the one that was asked for, None: the default.
-
-    Raises   UnsupportedError for one that does not come out
-    """
-    if operands == INT8.name:
-        if kind is not None and name_of(kind) != INT32.name:
-            raise UnsupportedError(
-                f"matmul: out_dtype is {name_of(kind)}, but products of int8 come out as int32, as the cube "
-                "adds them: leave it out, and scale the result yourself"
-            )
-        return INT32.name
-    if kind is not None:
-        _refuse_hf32(kind, "take float32")
-    return find(operands if kind is None else kind, FLOATS).name
-
-
-def compute_format(stored: str, cube_math_type: int, profile: Profile) -> str:
-    """Return the format in which the cube multiplies operands of a stored format.
-
-    Raises   UnsupportedError if cubeMathType is not 0 to 3 or the product's cube cannot do the conversion
-    """
-    number = whole(cube_math_type)
-    if number not in CUBE_MATH_TYPES:
-        raise UnsupportedError(
-            f"matmul: cube_math_type is {shown(cube_math_type)}; it must be one of "
-            + ", ".join(f"{value} ({name})" for value, name in CUBE_MATH_TYPES.items())
-        )
-    rates = profile.cube.rates
-    lower = "hf32" if "hf32" in rates else "float16"
-    wanted = {0: "float32", 1: lower, 2: "float16", 3: "hf32"}[number]
-    compute = wanted if stored == "float32" else stored
-    if compute not in rates:
-        has = ", ".join("hf32 (float32 with cube_math_type 3)" if name == "hf32" else name for name in rates)
-        raise UnsupportedError(
-            f"matmul: {stored} with cube_math_type {cube_math_type} ({CUBE_MATH_TYPES[number]}) "
-            f"needs {compute} in the cube of {profile.variant}, which multiplies {has}"
-        )
-    return compute
-
-
-def overflow(profile: Profile, result: str) -> str:
-    """Return the overflow rule of a result on its way out of L0C."""
-    if result == INT32.name:
-        return "ieee"  # nothing is converted
-    return cube_overflow(profile, result)
-
-
-def carrier(operand: Operand) -> NDArray[Any]:
-    """Return the values of an operand as the kernels hold them."""
-    import numpy as np
-
-    return np.asarray(operand.values, np.int32) if operand.dtype == INT8.name else operand.carrier()
-
-
-def stored(values: NDArray[Any], result: str) -> Any:
-    """Return a result as the user gets it."""
-    from ascendsim.numerics.casts import encode
-
-    return values if result == INT32.name else encode(values, result)
-
-
-def _refuse_hf32(kind: Named, instead: str) -> None:
-    """Refuse HF32 as the format of a tensor."""
-    name = name_of(kind)
-    if name.startswith("hf32"):
-        raise UnsupportedError(
-            f"matmul: no tensor is {name}, which is how the cube reads float32 operands; {instead}"
-        )
-
-
-def squeezed(gradient: str, through: str, asked: str) -> str:
-    """Say that a gradient passes through a narrower format on its way out; nothing where it loses nothing."""
-    # float32 is what sums are held in, so a cast from it is the one rounding that the asked format needs.
-    if through in ("float32", asked):
-        return ""
-    return (
-        f"{gradient} passes through {through} on its way to {asked}, as in the shipped operator: what "
-        f"{through} does not hold is lost. The rule set hardware converts it once."
-    )
-
-
-def merges(call: Call, gradient: str) -> str:
-    """Say how merged groups of grad_input spread NaN and Inf; "" for other gradients."""
-    merge = min(call.merge_of(gradient), call.problem.groups)
-    # The blocks of grad_weight beside the diagonal are dropped, and their values with them.
-    if gradient != "grad_input" or merge == 1:
-        return ""
-    return (
-        f"grad_input takes {merge} groups as one, whose weights have zeros beside the diagonal, as in the "
-        "shipped operator: Inf or NaN in grad_output of one of them is NaN in grad_input of all (0 x Inf). "
-        "A plan with group_merge 1 keeps groups apart."
-    )
-
-
-def by_winograd(schedule: Schedule) -> str:
-    """Say that a gradient is made by Winograd, if it is."""
-    if not schedule.fixed:
-        return ""
-    # Imported here: of all nests it is the largest, and hardly a call takes it.
-    from ascendsim.ops.schedules.winograd import WgradWinograd
-
-    if not isinstance(schedule, WgradWinograd):
-        return ""
-    return (
-        "grad_weight is made by Winograd, F(2x2, 3x3), which the operator takes for these sizes: 16 products "
-        "in place of the direct sum's 36, rounded elsewhere, so that its bits are others. Its cycles were "
-        "held against no device."
-    )
-
-
-def narrow_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
-    """Say that L1 has no room for the base blocks of a user's plan of grad_weight, so they are narrower."""
-    plan = call.plans[gradient]
-    if not isinstance(schedule, Wgrad) or plan.by_rule:
-        return ""
-    t, tasks = plan.tiling, schedule.tasks
-    columns = narrowed_to(schedule.gemm, t, tasks.column_blocks)
-    if not columns:
-        return ""
-    runs = max(pixels for _, pixels in tasks.ranges_of_image)
-    return (
-        f"L1 does not hold the tiles of grad_weight as its plan says: blocks have {columns} columns, where "
-        f"base_n is {t.base_n}, over {runs} pixels at a time, where steps are of {t.step_kb * t.base_k}. "
-        "So grad_output comes again for each of more blocks; the product's operators "
-        "refuse this plan. Take smaller steps, base_k or base_m, or fewer copies in L1."
-    )
-
-
-def padded_rows(call: Call, gradient: str) -> str:
-    """Note a user's base_m that fills no whole fractals; the rules take one only for a reason."""
-    plan, rows = call.plans[gradient], call.profile.cube.m0
-    base, more = plan.tiling.base_m, -plan.tiling.base_m % rows
-    # Of grad_weight it is refused; a block of all pixels has nothing to take instead.
-    if gradient != "grad_input" or not more or plan.by_rule:
-        return ""
-    if base >= prod(call.problem_of(gradient).input[2:]):
-        return ""
-    return (
-        f"base_m of grad_input is {base}, no multiple of {rows}: the cube multiplies {base + more} rows for "
-        f"a whole block, the last {more} for nothing."
-    )
-
-
-def oversized_blocks(call: Call, gradient: str, schedule: Schedule) -> str:
-    """Note base blocks of a user's plan that are larger than the axes that they cut."""
-    plan, gemm = call.plans[gradient], schedule.gemm
-    if not isinstance(schedule, Dgrad | Wgrad) or plan.by_rule:
-        return ""
-    if isinstance(gemm, WgradGemm):
-        rows, columns, what = gemm.rows, gemm.all_taps.groups * gemm.sliding.c0, "rows"
-    else:
-        rows, columns, what = gemm.sliding.pixels, gemm.columns, "pixels of an image"
-    sides = (("base_m", rows, f"{rows} {what}"), ("base_n", columns, f"{columns} columns"))
-    # The last fractal of a side may be begun.
-    larger = [
-        f"{name} is {getattr(plan.tiling, name)} for {words}"
-        for name, side, words in sides
-        if getattr(plan.tiling, name) >= side + FRACTAL_ROWS
-    ]
-    if not larger:
-        return ""
-    return f"Blocks of {gradient} are cut to what there is: {' and '.join(larger)}."
-
-
-def not_modelled(call: Call, gradient: str) -> str:
-    """Say where the product's operator computes a gradient in a way that has other bits; else nothing."""
-    asked = asks_for_product(call.problem, gradient, call.compute_dtype, call.profile)
-    if not asked or call.as_product(gradient):
-        return ""
-    ties = " and in HF32 rounds ties away from zero" if call.compute_dtype == "hf32" else ""
-    return (
-        f"The operator may compute {gradient} of these shapes by a matrix product, which cuts the "
-        f"reduction in its own way{ties}; here a convolution kernel makes it, and the bits are its own."
-    )

@@ -1,26 +1,20 @@
-"""The kernels of a call that cube cores run: grad_input and grad_weight, each one product.
+"""The kernels of a call, in the order in which the device runs them.
 
-Around each stand the changes of layout that it needs (TransData), as kernels where the product runs some for
-them. Each gradient changes grad_output for itself there: an AlexNet step on the 910B2 shows it twice a layer.
+Around each product of the cube stand the changes of layout that it needs (TransData), as kernels where the
+device runs some for them. Each gradient changes grad_output for itself there: an AlexNet step on the 910B2
+shows it twice a layer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from ascendsim.numerics.accumulation import MathSettings
-from ascendsim.ops.lowering.call import (
-    Call,
-    by_winograd,
-    merges,
-    narrow_blocks,
-    not_modelled,
-    oversized_blocks,
-    padded_rows,
-)
-from ascendsim.ops.lowering.graph import GraphBuilder
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, Mask
+from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,
@@ -39,11 +33,13 @@ from ascendsim.ops.lowering.layouts import (
     weight_out,
     with_channels,
 )
+from ascendsim.ops.lowering.notes import product_notes, squeezed
 from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem, Triple, activation, merged
-from ascendsim.ops.problems.folded import AXES, Dilated
+from ascendsim.ops.problems.folded import AXES, Dilated, GradientProduct
 from ascendsim.ops.problems.products import takes_blocks
+from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.vector.boxes import transdata
 from ascendsim.ops.schedules.vector.dilation import DilationTensors
@@ -280,10 +276,7 @@ def _relaid(call: Call, graph: GraphBuilder, schedule: Schedule, kernel: Kernel)
 def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: str = "") -> Kernel:
     """Return the kernel that makes a gradient by its schedule."""
     macs, math = schedule.macs_of(call.problem), call.math(gradient)
-    told: tuple[str, ...] = merges(call, gradient), padded_rows(call, gradient), not_modelled(call, gradient)
-    told += narrow_blocks(call, gradient, schedule), oversized_blocks(call, gradient, schedule)
-    told += by_winograd(schedule), note
-    notes = " ".join(filter(None, told))
+    notes = " ".join(filter(None, (*product_notes(call, gradient, schedule), note)))
     plan = call.plans[gradient]
     return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)
 
@@ -366,3 +359,81 @@ def _newer_weight(call: Call) -> bool:
     if call.storage.name == "float32" or max(p.dilations) > 1 or p.groups > 1 or call.deterministic:
         return True
     return takes_blocks(p.kernel, p.small_channels, p.big_channels)
+
+
+def gradient_by_product(call: Call, graph: GraphBuilder, gradient: str, product: GradientProduct) -> None:
+    """Append the kernel of a gradient that is one matrix product, and the Transpose of its axes, if any."""
+    p, schedule = product.problem, call.schedule(gradient)
+    a = replace(graph.now(product.left), shape=p.stored_a)
+    b = replace(graph.now(product.right), shape=p.stored_b)
+    c = graph.make(gradient, (p.batch, p.m, p.n), call.leaves_in(gradient))
+    bound = replace(schedule, gemm=replace(schedule.gemm, a=a, b=b, c=c))
+    plan, math = call.plans[gradient], call.math(gradient)
+    op_type = "BatchMatMul" if p.batch > 1 else "MatMul"
+    graph.add(product_kernel(gradient, bound, plan, math, p.macs, call.compute_dtype, op_type))
+    graph.holds(gradient, c, product.result or call.shape_of(gradient))
+    if product.axes:
+        VectorKernels(graph, call.profile, call.accumulation).transpose(gradient, product.axes)
+        graph.holds(gradient, graph.now(gradient), call.shape_of(gradient))
+
+
+def lower(call: Call, output_mask: Mask) -> Graph:
+    """Return the kernels of a call in the order in which the device runs them.
+
+    Order    row-major copies of strided inputs (whatever is asked for, as the operator does), then as
+             `append_gradients` says, then copies of gradients to places of their own
+    """
+    given = {name: GmTensor.of(name, call.shape_of(name), call.dtypes[name]) for name in INPUTS}
+    graph = GraphBuilder(given)
+    # Whatever is asked for: the operator makes its inputs contiguous before it looks at the mask.
+    on = VectorKernels(graph, call.profile, call.accumulation)
+    for name in INPUTS:
+        if name in call.views:
+            on.contiguous(name, call.views[name])
+    append_gradients(call, output_mask, graph)
+    wanted = tuple(name for name, asked in zip(GRADIENTS, output_mask, strict=True) if asked)
+    append_view_copies(on, wanted, call.views)
+    return graph.build(wanted)
+
+
+def append_view_copies(on: VectorKernels, gradients: Iterable[str], views: Mapping[str, View]) -> None:
+    """Append the copies (ViewCopy) of those gradients whose elements do not lie row after row."""
+    for name in gradients:
+        if name in views and not views[name].is_contiguous:
+            on.view_copy(name, views[name])
+
+
+def append_gradients(call: Call, output_mask: Mask, graph: GraphBuilder) -> None:
+    """Append the kernels that make gradients of contiguous inputs.
+
+    Order    the bias gradient from grad_output as given; casts to the compute type; grad_input and its cast;
+             grad_weight and its casts
+    """
+    want_input, want_weight, want_bias = output_mask
+    on = VectorKernels(graph, call.profile, call.accumulation)
+    # First, from grad_output as it is given: the casts below may narrow it.
+    if want_bias:
+        on.grad_bias(call.dtypes["grad_bias"], call.leaves_in("grad_bias"))
+    needed = {"grad_output": want_input or want_weight, "weight": want_input, "input": want_weight}
+    for name, used in needed.items():
+        if used and call.dtypes[name] != call.storage.name:
+            on.convert(name, call.storage.name)
+    if want_input:
+        if product := call.as_product("grad_input"):
+            gradient_by_product(call, graph, "grad_input", product)
+        else:
+            grad_input(call, graph)
+        asked, made = call.dtypes["grad_input"], call.leaves_in("grad_input")
+        if asked != made:
+            on.convert("grad_input", asked, note=squeezed("grad_input", made, asked))
+    if want_weight:
+        if product := call.as_product("grad_weight"):
+            gradient_by_product(call, graph, "grad_weight", product)
+        else:
+            grad_weight(call, graph)
+        # The cube makes it in float32; squeezed, it has only the values of float16, whatever is asked for.
+        if call.squeezed:
+            note = squeezed("grad_weight", "float16", call.dtypes["grad_weight"])
+            on.convert("grad_weight", "float16", "squeeze_grad_weight", note)
+        if call.squeezed or call.dtypes["grad_weight"] != "float32":
+            on.convert("grad_weight", call.dtypes["grad_weight"])

@@ -8,8 +8,9 @@ from math import prod
 from typing import NamedTuple
 
 from ascendsim.numerics.accumulation import Accumulation, MathSettings
-from ascendsim.ops.lowering.call import squeezed, vector_overflow
+from ascendsim.ops.lowering.call import vector_overflow
 from ascendsim.ops.lowering.graph import GraphBuilder
+from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.boxes import transdata
 from ascendsim.ops.schedules.vector.dilation import DilationTensors, dilation

@@ -23,6 +23,14 @@ from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation import BINARY32_MIN_EXPONENT, AccumulationModel
 from ascendsim.numerics.dtypes import dtype
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
+from ascendsim.ops.lowering.notes import (
+    PACKED_NOTE,
+    ROWS_NOTE,
+    STRIDED_NOTE,
+    UNPACKED_NOTE,
+    UNTIMED_NOTE,
+    whose_tilings,
+)
 from ascendsim.ops.options.keywords import CHOICES, CallOptions, Keywords, ProductOptions, l2_start_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
@@ -83,51 +91,6 @@ def thread_count(threads: Any, *, timing: bool) -> int:
     if timing and count > 1:
         raise ConfigError(f"threads is {count}, but only a call with timing=False shares its work")
     return count
-
-
-ROWS_NOTE = (
-    "The cube's kernels read and write tensors row after row, as NCHW; what that adds to their writes is not "
-    "part of the cycles."
-)
-CHOSEN_NOTES = {
-    "product": "follow the rules of the product's operators as far as they are public; their tables of tuned "
-    "shapes are not.",
-    "tuned": "are the fastest of all grids on a part of 32 cores, as the operators' tuned entries for "
-    "ResNet-50 seem to be: these are not public, and are known by measured block counts and times alone.",
-    "search": "are this simulator's own; the product's operators choose their own.",
-    "user, rest product": "are given in part, the rest by the rules of the product's operators.",
-    "user, rest tuned": "are given in part, the rest by a search as that for the operators' tuned entries.",
-    "user, rest search": "are given in part, the rest by this simulator's search.",
-}
-UNTIMED_NOTE = "The call was made without timing: there are gradients, and no kernels and no cycles."
-PACKED_NOTE = (
-    "Tensors lie in the cube's own layouts (NC1HWC0) as the call begins and gradients are left in them: no "
-    "TransData runs. What brings a tensor there, and a Transpose that folds images, is not saved."
-)
-UNPACKED_NOTE = (
-    "Layout NC1HWC0 changes nothing here: the cube's kernels change layouts themselves, in the cycles of "
-    "their reads, and for nothing as they write."
-)
-STRIDED_NOTE = (
-    "What a vector core needs to gather strided elements, or to write them, is published nowhere: Contiguous "
-    "and Transpose kernels read in blocks of 32 bytes or whole lines, whichever is less; ViewCopy kernels "
-    "write neighbours in one piece and others in blocks of 32 bytes."
-)
-
-
-def whose_tilings(plans: Mapping[str, Plan]) -> list[str]:
-    """Return whose tilings they are; who gives one knows that."""
-    found = []
-    for strategy, note in CHOSEN_NOTES.items():
-        names = [name for name, plan in plans.items() if plan.chosen_by == strategy]
-        if names:
-            # What is given in part may be the nest alone.
-            what = "Tilings" if strategy in ("product", "tuned", "search") else "Plans"
-            which = what if len(names) == len(plans) else f"{what} of {' and '.join(names)}"
-            found.append(f"{which} {note}")
-    # A reason begins with whose plan it is and of which gradient: "product's plan of grad_input on ...".
-    reasons = dict.fromkeys(plan.instead for plan in plans.values() if plan.instead)
-    return found + [f"Not taken: the {reason}." for reason in reasons]
 
 
 def strides_of(given: Any) -> dict[str, tuple[int, ...]]:

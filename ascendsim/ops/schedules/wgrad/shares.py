@@ -15,7 +15,7 @@ import numpy as np
 from ascendsim.errors import CapacityError, ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import FRACTAL_ROWS, Transposed
-from ascendsim.instructions.movers import CopyGmToL1, LoadL0A
+from ascendsim.instructions.movers import LoadL0A
 from ascendsim.ops.plan import GRID, chunks
 from ascendsim.ops.problems.orders import WgradOrder
 from ascendsim.ops.problems.products import WgradGemm
@@ -36,7 +36,7 @@ from ascendsim.ops.schedules.wgrad.cut import Columns, Reduced, column_blocks, r
 from ascendsim.ops.schedules.wgrad.nest import Wgrad, WgradNest
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks, WgradTiles
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import Gm, Slot
+from ascendsim.program.places import Slot
 from ascendsim.program.walk import Axis, Number, alike
 
 if TYPE_CHECKING:
@@ -256,8 +256,8 @@ class FractalTiles(WgradTiles):
     def see(self, nest: Nest) -> None:
         """Make the tables of what tiles have of both sides."""
         super().see(nest)
-        self.strips = self.cut.row_strips
-        axis = Axis(len(self.strips), [rows for _, rows in self.strips])
+        self.left_rows = self.cut.row_strips
+        axis = Axis(len(self.left_rows), [rows for _, rows in self.left_rows])
         self._strip = nest.table(self.cut.strip_of, axis, "strip of")
         # The base blocks with which a strip of columns begins for a strip of rows, and for all of them.
         columns = self.cut.begins_column_strip
@@ -267,19 +267,10 @@ class FractalTiles(WgradTiles):
         """Return the number that identifies the small side's rows of a tile."""
         return self._strip[row]
 
-    def copy_small(self, slot: Slot, group: int, image: int, depth: int, strip: int, left: int) -> CopyGmToL1:
-        """Bring into L1 pixels of the small side, all channels of a strip."""
-        (first, rows), (_, pixels), s = self.strips[strip], self.left_runs[left], self.sliding
-        channels = slice(first // s.c0, (first + rows) // s.c0)
-        index = group, image, depth, channels, *self.cut.left_place(self.left_runs[left])
-        return CopyGmToL1(
-            slot, Gm(self.gemm.small, index), rows * pixels * s.itemsize, (rows // s.c0, pixels, s.c0)
-        )
-
     def load_small(self, slot: Slot, source: Slot, row: int, at: int) -> LoadL0A:
         """Bring a slice of the small side into L0A: the rows of a base block out of those of its strip."""
         load = super().load_small(slot, source, row, at)
-        before = self.row_tiles[row][0] - self.strips[self.cut.strip_of[row]][0]
+        before = self.row_tiles[row][0] - self.left_rows[self.cut.strip_of[row]][0]
         assert isinstance(load.tile_read, Transposed)
         return load._replace(tile_read=load.tile_read._replace(first_channel=before // self.sliding.c0))
 

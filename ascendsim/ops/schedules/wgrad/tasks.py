@@ -221,6 +221,7 @@ class WgradTiles(BlockTiles):
         self.cut, self.gemm, self.sliding, self.profile = cut, cut.gemm, cut.gemm.sliding, cut.profile
         pixels = cut.pixels
         self.row_tiles, self.blocks = cut.row_tiles, cut.column_blocks
+        self.left_rows = self.row_tiles  # of a tile in L1: here those of a base block
         self.heights = [count for _, count in self.row_tiles]
         self.widths = [groups * self.sliding.c0 for groups in self.groups()]
         self.left_runs, self.right_runs = pixels.left.tolist(), pixels.right.tolist()
@@ -302,9 +303,11 @@ class WgradTiles(BlockTiles):
 
     # ---- instructions
 
-    def copy_small(self, slot: Slot, group: int, image: int, depth: int, row: int, left: int) -> CopyGmToL1:
-        """Bring into L1 pixels of the small side, all channels of a base block's rows."""
-        (first, rows), (_, pixels), s = self.row_tiles[row], self.left_runs[left], self.sliding
+    def copy_small(
+        self, slot: Slot, group: int, image: int, depth: int, rows_of: int, left: int
+    ) -> CopyGmToL1:
+        """Bring into L1 pixels of the small side, all channels of a left tile's rows."""
+        (first, rows), (_, pixels), s = self.left_rows[rows_of], self.left_runs[left], self.sliding
         channels = slice(first // s.c0, (first + rows) // s.c0)
         index = group, image, depth, channels, *self.cut.left_place(self.left_runs[left])
         size, shape = rows * pixels * s.itemsize, (rows // s.c0, pixels, s.c0)
