@@ -5,25 +5,16 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
-from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, shown, whole
+from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, shown
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import Accumulation, AccumulationModel, IntegerSum, MathSettings
-from ascendsim.numerics.dtypes import (
-    INT8,
-    INT32,
-    DType,
-    Integer,
-    Named,
-    find,
-)
+from ascendsim.numerics.dtypes import INT8
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.dtypes import (
-    name_of as name_of_format,
-)
-from ascendsim.ops.lowering.call import cube_overflow
+from ascendsim.numerics.dtypes import name_of as name_of_format
+from ascendsim.ops.lowering import formats as matmul_formats
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder
 from ascendsim.ops.lowering.kernels import product_kernel
 from ascendsim.ops.lowering.layouts import one_group, split_groups
@@ -44,7 +35,7 @@ from ascendsim.ops.problems.convolution import (
 )
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem, problem_of
 from ascendsim.ops.results import Estimate, KernelResult
-from ascendsim.ops.running import FLOATS, name_of, run_graph, time_graph
+from ascendsim.ops.running import name_of, run_graph, time_graph
 from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.ops.schedules.matmul import through_ub
 from ascendsim.ops.schedules.vector.regroup import Regroup
@@ -54,15 +45,6 @@ from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number
 from ascendsim.timing.l2.words import l2_note
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ascendsim.ops.operands import Operand
-    from ascendsim.ops.problems.matmul import MatmulGemm
-    from ascendsim.profile import Profile
-
-    Tensors = dict[str, NDArray[Any]]
 
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
 ND_NOTE = (
@@ -111,11 +93,11 @@ def matmul(
     options = options_of("matmul", keywords, ProductOptions)
     graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
     graph = options.within(graph)
-    tensors = {"a": _carrier(left), "b": _carrier(right)}
+    tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
     results, made = run_graph(graph, options.profile, options.l2_start, tensors, order, options.engine)
     # A single matrix runs as a batch of one.
     output = made["c"] if left.view.shape[:-2] else made["c"][0]
-    stored = _stored(output, graph.outputs["c"].dtype)
+    stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
     return MatmulResult(**said, kernels=tuple(results), output=stored, order=name_of(order))
 
 
@@ -158,9 +140,9 @@ def _lowered(
     if formats[0] != formats[1]:
         raise UnsupportedError(f"matmul: a is {formats[0]} and b {formats[1]}; both must be of one format")
     cube_math_type = cube_math_number(cube_math_type)
-    p, profile, given = problem, options.profile, _operand_format(formats[0])
-    compute = _compute_format(given, cube_math_type, profile)
-    out = _result_format(given, out_dtype)
+    p, profile, given = problem, options.profile, matmul_formats.operand_format(formats[0])
+    compute = matmul_formats.compute_format(given, cube_math_type, profile)
+    out = matmul_formats.result_format(given, out_dtype)
     model = _accumulation(compute, options)
     # Chosen once: the kernel keeps it in its facts, and whoever reads the result finds it there.
     plan = options.plans(p, ["matmul"], compute, out)["matmul"]
@@ -174,7 +156,7 @@ def _lowered(
     gemm = MatmulGemm(p, graph.now("a"), graph.now("b"), c, compute)
     schedule = schedule_named(plan.schedule)(gemm, plan.tiling, profile)
     ties = profile.generation.hf32_ties["matmul"]
-    math = MathSettings(model, ties, _overflow(profile, out))
+    math = MathSettings(model, ties, matmul_formats.overflow(profile, out))
     graph.add(product_kernel("matmul", schedule, plan, math, p.macs, compute))
     graph.holds("c", c, c.shape)
     notes = (*(_notes(plan) if options.tiling is None else ()), l2_note(options.l2_start, "a"))
@@ -302,87 +284,3 @@ def regroup_of(shape: tuple[int, ...], dtype: str, c0: int, groups: int) -> Regr
     return split_groups(
         one, GmTensor.of("many groups", many, dtype, "output"), problem, reduce_small=False, merge=merge
     )
-
-
-_CUBE_MATH_TYPES = {0: "keep", 1: "allow lower precision", 2: "float16", 3: "HF32"}
-_OPERANDS: tuple[DType | Integer, ...] = (*FLOATS, INT8)
-
-
-def _operand_format(kind: Named) -> str:
-    """Return the format of the operands by its name.
-
-    Raises   UnsupportedError for one that no operand has
-    """
-    _refuse_hf32(kind, "pass float32 with cube_math_type=3")
-    return find(kind, _OPERANDS).name
-
-
-def _result_format(operands: str, kind: Named | None) -> str:
-    """Return the format of the result for the one that was asked for, None: the default.
-
-    Raises   UnsupportedError for one that does not come out
-    """
-    if operands == INT8.name:
-        if kind is not None and name_of_format(kind) != INT32.name:
-            raise UnsupportedError(
-                f"matmul: out_dtype is {name_of_format(kind)}, but products of int8 come out as int32, as "
-                "the cube adds them: leave it out, and scale the result yourself"
-            )
-        return INT32.name
-    if kind is not None:
-        _refuse_hf32(kind, "take float32")
-    return find(operands if kind is None else kind, FLOATS).name
-
-
-def _compute_format(stored: str, cube_math_type: int, profile: Profile) -> str:
-    """Return the format in which the cube multiplies operands of a stored format.
-
-    Raises   UnsupportedError if cubeMathType is not 0 to 3 or the product's cube cannot do the conversion
-    """
-    number = whole(cube_math_type)
-    if number not in _CUBE_MATH_TYPES:
-        raise UnsupportedError(
-            f"matmul: cube_math_type is {shown(cube_math_type)}; it must be one of "
-            + ", ".join(f"{value} ({name})" for value, name in _CUBE_MATH_TYPES.items())
-        )
-    rates = profile.cube.rates
-    lower = "hf32" if "hf32" in rates else "float16"
-    wanted = {0: "float32", 1: lower, 2: "float16", 3: "hf32"}[number]
-    compute = wanted if stored == "float32" else stored
-    if compute not in rates:
-        has = ", ".join("hf32 (float32 with cube_math_type 3)" if name == "hf32" else name for name in rates)
-        raise UnsupportedError(
-            f"matmul: {stored} with cube_math_type {cube_math_type} ({_CUBE_MATH_TYPES[number]}) "
-            f"needs {compute} in the cube of {profile.variant}, which multiplies {has}"
-        )
-    return compute
-
-
-def _overflow(profile: Profile, result: str) -> str:
-    """Return the overflow rule of a result on its way out of L0C."""
-    if result == INT32.name:
-        return "ieee"  # nothing is converted
-    return cube_overflow(profile, result)
-
-
-def _carrier(operand: Operand) -> NDArray[Any]:
-    """Return the values of an operand as the kernels hold them."""
-    import numpy as np
-
-    return np.asarray(operand.values, np.int32) if operand.dtype == INT8.name else operand.carrier()
-
-
-def _stored(values: NDArray[Any], result: str) -> Any:
-    """Return a result as the user gets it."""
-    from ascendsim.numerics.casts import encode
-
-    return values if result == INT32.name else encode(values, result)
-
-
-def _refuse_hf32(kind: Named, instead: str) -> None:
-    """Refuse HF32 as the format of a tensor."""
-    name = name_of_format(kind)
-    if name.startswith("hf32"):
-        raise UnsupportedError(
-            f"matmul: no tensor is {name}, which is how the cube reads float32 operands; {instead}"
-        )

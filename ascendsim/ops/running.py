@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ascendsim.errors import whole
 from ascendsim.native.process import keep_freed_memory
-from ascendsim.numerics.dtypes import DTYPES
 from ascendsim.ops.graph_times import GraphTimes
-from ascendsim.ops.lowering.call import vector_overflow
+from ascendsim.ops.lowering.formats import FLOATS, vector_overflow
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.options.call import Options
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from ascendsim.ops.operands import Operand
     from ascendsim.timing.l2.account import Start
 
-FLOATS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
 FLOAT_NAMES = frozenset(known.name for known in FLOATS)
 
 

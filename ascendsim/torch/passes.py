@@ -25,7 +25,8 @@ from ascendsim.numerics.dtypes import DTYPES, find
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import Specials
 from ascendsim.ops.convolution_backward import convolution_backward, estimate
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Mask, vector_overflow
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Mask
+from ascendsim.ops.lowering.formats import vector_overflow
 from ascendsim.ops.options.call import Options, order_given, require_known, thread_count
 from ascendsim.ops.options.keywords import CallOptions
 from ascendsim.ops.problems.convolution import ConvProblem

@@ -27,7 +27,7 @@ from ascendsim.numerics.dtypes import (
 )
 from ascendsim.numerics.hifloat8 import HYBRIDS, HiFloat8Array, round_hybrid, value_ranks
 from ascendsim.numerics.metric_chunks import _BY_FORMAT
-from ascendsim.ops.lowering.call import cube_overflow, overflow_rules, vector_overflow
+from ascendsim.ops.lowering.formats import cube_overflow, overflow_rules, vector_overflow
 from ascendsim.profile import load_profile
 from ascendsim.profile.schema import CUBE_DTYPES, NARROW
 from ascendsim.rules.checked import EIGHT_BITS

@@ -18,7 +18,8 @@ from ascendsim.frozen import cached_property
 from ascendsim.numerics.casts import HALF, as_carrier, cuts_off, is_stored, rounded, rounded_halves, stored
 from ascendsim.numerics.compiled.turned import turn_to, turned
 from ascendsim.numerics.factor import ALONE, Threads, Values
-from ascendsim.ops.lowering.call import Call, vector_overflow
+from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.lowering.formats import vector_overflow
 from ascendsim.ops.problems.convolution import as_multiplied, groups_of
 from ascendsim.ops.problems.sliding import Sliding
 

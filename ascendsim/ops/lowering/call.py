@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.numerics.dtypes import (
-    Control,
     DType,
-    OverflowRules,
     dtype,
 )
+from ascendsim.ops.lowering.formats import cube_overflow, vector_overflow
 from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.ops.problems.convolution import C0_BYTES, ConvProblem, as_multiplied, merged, stored_name
 from ascendsim.ops.problems.folded import (
@@ -201,22 +200,3 @@ def leaves_in(gradient: str, dtypes: Mapping[str, str], compute_dtype: str, *, d
     if direct:
         return dtypes[gradient]
     return dtypes["grad_output"] if gradient == "grad_bias" else stored_name(compute_dtype)
-
-
-def overflow_rules(profile: Profile) -> OverflowRules:
-    """Return the overflow rules of a product's conversions."""
-    core = profile.generation
-    at_launch = Control(core.inf_nan_at_launch, global_rules=core.global_rules_at_launch)
-    return OverflowRules(core.inf_nan_formats, core.fixpipe_saturated_formats, at_launch)
-
-
-def vector_overflow(profile: Profile, target: str) -> str:
-    """Return the overflow rule of a vector core's conversion."""
-    return overflow_rules(profile).conversion(target)
-
-
-def cube_overflow(profile: Profile, target: str, preset: str = "ctrl48") -> str:
-    """Return the overflow rule of results from L0C: Fixpipe's, or that of vector cores without a Fixpipe."""
-    if profile.has_path("L0C", "GM"):
-        return overflow_rules(profile).fixpipe(target, preset)
-    return vector_overflow(profile, target)

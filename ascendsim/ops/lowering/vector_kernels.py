@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from ascendsim.numerics.accumulation import Accumulation, MathSettings
-from ascendsim.ops.lowering.call import vector_overflow
+from ascendsim.ops.lowering.formats import vector_overflow
 from ascendsim.ops.lowering.graph import GraphBuilder
 from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.problems.views import View

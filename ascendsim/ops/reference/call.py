@@ -21,7 +21,8 @@ from ascendsim.instructions.winograd import (
 )
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import round_to
-from ascendsim.ops.lowering.call import Call, vector_overflow
+from ascendsim.ops.lowering.call import Call
+from ascendsim.ops.lowering.formats import vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem, merged
 from ascendsim.ops.problems.folded import GradientProduct
 from ascendsim.ops.problems.orders import DgradOrder, WgradOrder, WinogradOrder

@@ -10,7 +10,8 @@ import numpy as np
 
 from ascendsim.numerics.casts import round_to
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, cube_overflow, leaves_in, vector_overflow
+from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, leaves_in
+from ascendsim.ops.lowering.formats import cube_overflow, vector_overflow
 from ascendsim.ops.problems.convolution import ConvProblem, as_multiplied
 from ascendsim.ops.reference.float64 import gradients_float64
 from ascendsim.profile import Profile
