@@ -34,7 +34,7 @@ TESTS = {
     "numerics/compiled/block_sums": ("test_accumulation_kernels block", *KERNELS),
     "numerics/compiled": (*PARTS, *KERNELS),
     "numerics": (*FORMATS, *PARTS, *KERNELS),
-    "ops/lowering/known": ("test_graph", "test_sequences"),
+    "ops/running": ("test_graph", "test_sequences"),
     "ops/lowering/layouts": (*LAYOUTS, "test_graph", "test_group_merge"),
     "ops/lowering/call": ("test_reference each_gradient", *GRAPH),
     "ops/lowering": GRAPH,

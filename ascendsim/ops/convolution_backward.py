@@ -15,10 +15,8 @@ from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.factor import Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
-from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.graph import Graph, GraphBuilder, VectorKernels
 from ascendsim.ops.lowering.kernels import append_gradients, append_view_copies, lower
-from ascendsim.ops.lowering.known import known_graph
-from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.asked import (
     Mask,
@@ -42,6 +40,7 @@ from ascendsim.ops.running import (
     carriers_of,
     common_fields,
     encoded,
+    known_graph,
     make_gradients,
     result_of,
     run_graph,

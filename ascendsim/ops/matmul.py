@@ -15,10 +15,9 @@ from ascendsim.numerics.dtypes import INT8
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.dtypes import name_of as name_of_format
 from ascendsim.ops.lowering import formats as matmul_formats
-from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.graph import Graph, GraphBuilder, VectorKernels
 from ascendsim.ops.lowering.kernels import product_kernel
 from ascendsim.ops.lowering.layouts import one_group, split_groups
-from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.options.call import Options, options_of, order_given
 from ascendsim.ops.options.keywords import ProductOptions
 from ascendsim.ops.plan import Plan, Tiling

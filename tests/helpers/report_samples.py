@@ -17,8 +17,8 @@ import pytest
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.graph_times import summarise
-from ascendsim.ops.lowering.known import KeptProgram
 from ascendsim.ops.results import ConvolutionBackwardResult, Retimed
+from ascendsim.ops.running import KeptProgram
 from ascendsim.profile import parse_changes
 from ascendsim.program.kernel import Deferred
 from ascendsim.program.places import GmTensor, Slot

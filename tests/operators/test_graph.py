@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from ascendsim import convolution_backward
+from ascendsim.ops import running
 from ascendsim.ops.graph_times import known_times
-from ascendsim.ops.lowering import known
+from ascendsim.ops.lowering import call as lowered_call
 from ascendsim.ops.lowering.call import Call
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder, TransData, touched
 from ascendsim.ops.lowering.kernels import lower
@@ -201,12 +202,12 @@ class Own(Dgrad):
 
 @pytest.fixture
 def _nothing_is_known():
-    known._OWN.remembered.cache_clear()
+    running._OWN.remembered.cache_clear()
 
 
 @pytest.mark.usefixtures("_nothing_is_known")
 def test_an_equal_call_has_the_same_kernels_and_programs():
-    first, again = (known.known_graph(call_of(SMALL, profile=DEVICE), BOTH) for _ in range(2))
+    first, again = (running.known_graph(call_of(SMALL, profile=DEVICE), BOTH) for _ in range(2))
     assert again is first
     cube = [kernel for kernel in first.kernels if kernel.op_type.startswith("Conv")]
     assert len(cube) == 2
@@ -248,10 +249,10 @@ OTHERS = {
 @pytest.mark.usefixtures("_nothing_is_known")
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_call_that_differs_in_one_thing_has_kernels_of_its_own(name):
-    usual = known.known_graph(call_of(SMALL), BOTH)
+    usual = running.known_graph(call_of(SMALL), BOTH)
     call, mask = OTHERS[name]
-    assert known.known_graph(call, mask) is not usual
-    assert known.known_graph(call_of(SMALL), BOTH) is usual
+    assert running.known_graph(call, mask) is not usual
+    assert running.known_graph(call_of(SMALL), BOTH) is usual
 
 
 @pytest.mark.usefixtures("_nothing_is_known")
@@ -271,7 +272,7 @@ def test_every_field_of_a_call_tells_it_from_others():
 
 @pytest.mark.usefixtures("_nothing_is_known")
 def test_times_that_are_remembered_are_those_that_are_measured():
-    graph = known.known_graph(call_of(SMALL, profile=DEVICE), BOTH)
+    graph = running.known_graph(call_of(SMALL, profile=DEVICE), BOTH)
     fresh = lower(call_of(SMALL, profile=DEVICE), BOTH)
     for _ in range(2):
         for kernel, measured in zip(graph.kernels, fresh.kernels, strict=True):
@@ -286,7 +287,7 @@ def test_times_of_what_all_calls_do_are_shared_and_those_of_gradients_are_of_the
     assert plain["cast_grad_weight"] == "cast"
     assert plain["grad_input"] is None
     one, other = (
-        {kernel.name: kernel.recipe for kernel in known.known_graph(call, BOTH).kernels}
+        {kernel.name: kernel.recipe for kernel in running.known_graph(call, BOTH).kernels}
         for call in (call_of(SMALL, profile=DEVICE), call_of(SMALL, profile=DEVICE, deterministic=True))
     )
     assert one["cast_grad_weight"] == other["cast_grad_weight"] == "cast"
@@ -304,7 +305,7 @@ def test_a_call_made_again_gives_its_bits_and_cycles_on_other_values():
     for _ in range(3):
         tensors = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
         again = convolution_backward(*tensors, *rest, product="910B2")
-        known._OWN.remembered.cache_clear()
+        running._OWN.remembered.cache_clear()
         first = convolution_backward(*tensors, *rest, product="910B2")
         assert again.grad_input.tobytes() == first.grad_input.tobytes()
         assert again.grad_weight.tobytes() == first.grad_weight.tobytes()
@@ -317,23 +318,23 @@ def test_a_call_made_again_gives_its_bits_and_cycles_on_other_values():
 def test_large_calls_and_schedules_of_the_user_are_not_remembered(name, monkeypatch):
     call = call_of(SMALL)
     if name == "large":
-        monkeypatch.setattr(known, "MOST_MACS", SMALL.macs - 1)
+        monkeypatch.setattr(lowered_call, "MOST_MACS", SMALL.macs - 1)
     else:
         plans = {"grad_input": Plan(Own, call.plans["grad_input"].tiling)}
         call = replace(call, plans={**call.plans, **plans})
-    assert known.known_graph(call, BOTH) is not known.known_graph(call, BOTH)
-    assert known._OWN.remembered.cache_info().currsize == 0
+    assert running.known_graph(call, BOTH) is not running.known_graph(call, BOTH)
+    assert running._OWN.remembered.cache_info().currsize == 0
 
 
 @pytest.mark.usefixtures("_nothing_is_known")
 def test_long_programs_are_not_kept_and_no_program_is_pickled(monkeypatch):
-    graph = known.known_graph(call_of(SMALL, profile=DEVICE), BOTH)
+    graph = running.known_graph(call_of(SMALL, profile=DEVICE), BOTH)
     work = next(kernel for kernel in graph.kernels if kernel.name == "grad_input").phases[-1].work[0]
     kept = work.build()
     copy = pickle.loads(pickle.dumps(work.build))
     assert copy._program is None
     assert len(copy()) == len(kept)
-    monkeypatch.setattr(known, "MOST_INSTRUCTIONS", len(kept) - 1)
+    monkeypatch.setattr(running, "MOST_INSTRUCTIONS", len(kept) - 1)
     long = pickle.loads(pickle.dumps(work.build))
     assert long() is not long()
 
@@ -362,7 +363,7 @@ def test_threads_that_make_the_same_call_get_its_bits():
 
 @pytest.mark.usefixtures("_nothing_is_known")
 def test_what_is_forgotten_is_not_kept_alive():
-    kernel = ref(known.known_graph(call_of(SMALL), BOTH).kernels[0])
-    known._OWN.remembered.cache_clear()
+    kernel = ref(running.known_graph(call_of(SMALL), BOTH).kernels[0])
+    running._OWN.remembered.cache_clear()
     gc.collect()
     assert kernel() is None

@@ -11,8 +11,7 @@ from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.vector import AddLanes, AddRows, CopyGmToUb, SumPixels
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
-from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.vector_kernels import VectorKernels
+from ascendsim.ops.lowering.graph import GraphBuilder, VectorKernels
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.reference.ordered import add_as_tree, add_in_order, bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts

@@ -11,8 +11,7 @@ from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.hifloat8 import HiFloat8Array
-from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.vector_kernels import VectorKernels
+from ascendsim.ops.lowering.graph import GraphBuilder, VectorKernels
 from ascendsim.ops.operands import Operand, spread
 from ascendsim.ops.problems.views import View
 from ascendsim.program.places import GmTensor

@@ -10,8 +10,7 @@ from ascendsim.functional import run_kernel
 from ascendsim.instructions.relayout import Rearrange
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel
-from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.vector_kernels import VectorKernels
+from ascendsim.ops.lowering.graph import GraphBuilder, VectorKernels
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.dilation import gather, scatter
 from ascendsim.program.places import GmTensor, Slot

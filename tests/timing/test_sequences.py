@@ -12,8 +12,7 @@ from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.frozen import FrozenMap
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.ops import graph_times as known
-from ascendsim.ops.lowering.graph import GraphBuilder
-from ascendsim.ops.lowering.vector_kernels import VectorKernels
+from ascendsim.ops.lowering.graph import GraphBuilder, VectorKernels
 from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.matmul import change_of
 from ascendsim.ops.problems.views import View

@@ -25,8 +25,7 @@ from ascendsim.numerics.compiled.turned import turned, turned_to_halves
 from ascendsim.numerics.factor import ALONE, Factor, Threads, Values, is_known
 from ascendsim.ops.gradients.filters import filter_gradient, winograd_gradient
 from ascendsim.ops.gradients.layouts import Formats, PixelPlanes, Planes, packed_kernels
-from ascendsim.ops.lowering.call import Call, Mask
-from ascendsim.ops.lowering.known import told_of
+from ascendsim.ops.lowering.call import Call, Mask, told_of
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
 from ascendsim.ops.problems.orders import DgradOrder, MatmulOrder, WgradOrder, WinogradOrder
 from ascendsim.ops.problems.sliding import Sliding, StridePhase, Taps, phases_of

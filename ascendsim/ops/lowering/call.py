@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -200,3 +200,24 @@ def leaves_in(gradient: str, dtypes: Mapping[str, str], compute_dtype: str, *, d
     if direct:
         return dtypes[gradient]
     return dtypes["grad_output"] if gradient == "grad_bias" else stored_name(compute_dtype)
+
+
+# The programs of a larger call take up more memory than the time to write them is worth: its products alone
+# take seconds.
+MOST_MACS = 1 << 30
+
+
+def told_of(call: Call) -> Hashable:
+    """Return a key of the call; None if nothing about the call may be remembered."""
+    # A schedule of the user's own may be another one tomorrow, under the same name.
+    own = any(not isinstance(plan.schedule, str) for plan in call.plans.values())
+    if own or call.problem.macs > MOST_MACS:
+        return None
+    # Two plans are equal whoever chose them, but the kernels say who did.
+    plans = [
+        (name, plan, plan.chosen_by, plan.instead, plan.rule, plan.file) for name, plan in call.plans.items()
+    ]
+    mappings = tuple(call.dtypes.items()), tuple(plans), tuple(call.views.items())
+    others: tuple[Hashable, ...] = call.accumulation, call.compute_dtype, call.deterministic, call.fixpipe
+    others += call.direct_outputs, call.packed
+    return call.problem, call.profile.told, call.profile.variant, mappings, others

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.numerics.accumulation import MathSettings
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, Mask
-from ascendsim.ops.lowering.graph import Graph, GraphBuilder
+from ascendsim.ops.lowering.graph import Graph, GraphBuilder, VectorKernels
 from ascendsim.ops.lowering.layouts import (
     activation_in,
     activation_out,
@@ -34,7 +34,6 @@ from ascendsim.ops.lowering.layouts import (
     with_channels,
 )
 from ascendsim.ops.lowering.notes import product_notes, squeezed
-from ascendsim.ops.lowering.vector_kernels import VectorKernels
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem, Triple, activation, merged
 from ascendsim.ops.problems.folded import AXES, Dilated, GradientProduct
