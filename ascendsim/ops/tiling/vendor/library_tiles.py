@@ -183,6 +183,12 @@ def divisors(number: int) -> tuple[int, ...]:
     return (*low, *(number // part for part in reversed(low) if part * part < number))
 
 
+@lru_cache(maxsize=1024)
+def divisors_up_to(number: int, most: int) -> tuple[int, ...]:
+    """Return the divisors of a number up to a limit."""
+    return tuple([part for part in divisors(number) if part <= most])
+
+
 @lru_cache(maxsize=4096)
 def lines(n: int, taps: int) -> int:
     """Return the channels' lines in L1 that a run of columns touches at most, windows cut at either end."""

@@ -306,7 +306,7 @@ def library_plan(request: PlanRequest) -> Plan | None:
     if request.gradient == "grad_input":
         if max(whole.small_channels, whole.big_channels) > MOST_CHANNELS:
             return None
-        from ascendsim.ops.tiling.vendor.library import library_dgrad
+        from ascendsim.ops.tiling.vendor.library_dgrad import library_dgrad
 
         return usual_plan(request, library_dgrad(request.gemm, profile, request.blocks), "our own")
     if whole.rank == 1:
