@@ -20,7 +20,7 @@ from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.program.instruction import shaped
 from ascendsim.program.program import NestProgram
 from ascendsim.timing.kernel import measure_kernel
-from ascendsim.timing.l2.words import WARM
+from ascendsim.timing.l2 import WARM
 
 if TYPE_CHECKING:
     import numpy as np

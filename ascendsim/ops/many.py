@@ -23,7 +23,7 @@ from ascendsim.parallel import in_order, worker_count
 from ascendsim.profile import Profile, load_profile
 from ascendsim.progress import progress
 from ascendsim.timing.compiled_phase import get_ready
-from ascendsim.timing.l2.words import CHAINED, L2_NOTES
+from ascendsim.timing.l2 import CHAINED, L2_NOTES
 
 if TYPE_CHECKING:
     from ascendsim.ops.options.asked import Format, Mask

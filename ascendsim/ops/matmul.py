@@ -43,7 +43,7 @@ from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number
-from ascendsim.timing.l2.words import l2_note
+from ascendsim.timing.l2 import l2_note
 
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
 ND_NOTE = (

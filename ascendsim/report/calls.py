@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.report.headline import headline
 from ascendsim.report.overview import errors_table, layers_table, plans_table, products_table
-from ascendsim.report.page.records import (
+from ascendsim.report.page import (
     NAMED,
     Page,
     Picture,

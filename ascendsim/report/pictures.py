@@ -12,8 +12,8 @@ import numpy as np
 
 from ascendsim.files import replacing
 from ascendsim.program.places import bare, core_of
+from ascendsim.report.page import StackedBar
 from ascendsim.report.page.charts import stacked_figure, styled, whatever_backend
-from ascendsim.report.page.records import StackedBar
 from ascendsim.report.words import core_name
 from ascendsim.timing.timeline import work_of
 

@@ -251,7 +251,7 @@ RECORDS = {
     "studies/tuning/records.py",
     "studies/verdicts.py",
     "timing/critical_path.py",
-    "timing/l2/words.py",
+    "timing/l2/__init__.py",
     "timing/timeline.py",
     "timing/times.py",
 }

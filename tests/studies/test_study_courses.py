@@ -8,8 +8,8 @@ import pytest
 
 from ascendsim import ConvProblem, Tiling, estimate, load_profile
 from ascendsim.cli import main
+from ascendsim.report.page import Curve, Held
 from ascendsim.report.page.charts import figure_of
-from ascendsim.report.page.records import Curve, Held
 from ascendsim.report.studies.beside import beside_record, beside_sentence, beside_tables
 from ascendsim.report.studies.tiling import (
     buffers_picture,

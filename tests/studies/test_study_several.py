@@ -18,7 +18,7 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.report.document import plain
-from ascendsim.report.page.records import Page, Section
+from ascendsim.report.page import Page, Section
 from ascendsim.report.studies.answer import Answered, Compared, listed, together
 from ascendsim.report.studies.hardware_words import hardware_ranked
 from ascendsim.report.studies.tiling import cases_tables, tiling_ranked, tiling_title

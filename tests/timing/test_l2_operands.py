@@ -24,8 +24,8 @@ from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.options.keywords import l2_begun
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import measure_kernel
+from ascendsim.timing.l2 import l2_meanings
 from ascendsim.timing.l2.account import left_by
-from ascendsim.timing.l2.words import l2_meanings
 from tests.helpers.both_engines import random_call
 
 BOTH = (True, True, False)

@@ -41,7 +41,7 @@ from ascendsim.ops.tiling.request import LayerPlans, PartialPlan, PlanRequest, i
 from ascendsim.profile import Profile, is_file_name, load_profile
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision
 from ascendsim.rules.typed import typed
-from ascendsim.timing.l2.words import l2_note
+from ascendsim.timing.l2 import l2_note
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.graph import Graph

@@ -20,7 +20,7 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.numerics.dtypes import FIXPIPE_PRESETS
 from ascendsim.rules.arguments import INPUTS
 from ascendsim.timing import ENGINES
-from ascendsim.timing.l2.words import CHAINED, L2_NOTES, L2_STARTS, STEP
+from ascendsim.timing.l2 import CHAINED, L2_NOTES, L2_STARTS, STEP
 
 # The command line reads this to say what its flags mean: what takes long to load is imported for types alone.
 if TYPE_CHECKING:

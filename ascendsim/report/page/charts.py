@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.report.page.records import (
+from ascendsim.report.page import (
     REST_COLOUR,
     Chart,
     Exponents,

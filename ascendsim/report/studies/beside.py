@@ -8,12 +8,12 @@ from math import isnan
 from statistics import median
 from typing import Any
 
-from ascendsim.report.page.records import Page, Section
+from ascendsim.report.page import Page, Section
 from ascendsim.report.studies.answer import Answered
 from ascendsim.report.studies.tiling import differences
 from ascendsim.studies.table import Table, microseconds, numbers, share, us, words
 from ascendsim.studies.tuning.records import Beside, CyclesPart, Started
-from ascendsim.timing.l2.words import l2_meanings
+from ascendsim.timing.l2 import l2_meanings
 from ascendsim.validate.coverage import MeasuredRanking
 
 DEFINITIONS = {

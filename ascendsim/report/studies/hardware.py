@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ascendsim.profile import load_profile
-from ascendsim.report.page.records import Bar, Dot, Page, Picture, Scatter, Section, Tornado
+from ascendsim.report.page import Bar, Dot, Page, Picture, Scatter, Section, Tornado
 from ascendsim.report.studies.answer import Answered, Compared, listed
 from ascendsim.report.studies.hardware_words import (
     HANGS,
@@ -29,7 +29,7 @@ from ascendsim.report.tables import value
 from ascendsim.studies.hardware.records import CORES, Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
 from ascendsim.studies.records import PARTS
 from ascendsim.studies.table import Table, form, microseconds, numbers, saving, share, us, words
-from ascendsim.timing.l2.words import l2_meanings
+from ascendsim.timing.l2 import l2_meanings
 
 # So many changes fit a screen, whatever they do.
 MANY = 12

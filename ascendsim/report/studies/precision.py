@@ -9,7 +9,7 @@ from typing import Any
 
 from ascendsim.numerics.dtypes import dtype
 from ascendsim.report.document import plain
-from ascendsim.report.page.records import Exponents, Page, Picture, Range, Section, StackedBar, Stacks
+from ascendsim.report.page import Exponents, Page, Picture, Range, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered, Compared, listed
 from ascendsim.report.studies.precision_words import (
     definitions,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ascendsim.numerics.metric_chunks import Column
 from ascendsim.ops.plan import plans_text
-from ascendsim.report.page.records import Curve, Held, Page, Picture, Section, StackedBar, Stacks
+from ascendsim.report.page import Curve, Held, Page, Picture, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered, Compared, listed
 from ascendsim.report.studies.tiling_words import (
     conditions_table,
@@ -18,7 +18,7 @@ from ascendsim.report.studies.tiling_words import (
 )
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, saving, share, us, words
 from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, StartCycles, TilingAnswer, Trial
-from ascendsim.timing.l2.words import l2_meanings
+from ascendsim.timing.l2 import l2_meanings
 
 # So many causes of the critical path fit beside the other tables of a terminal.
 BRIEF = 6

@@ -22,7 +22,7 @@ from ascendsim.studies.engine.measure import planned
 from ascendsim.studies.engine.point import StudyPoint, plan_text, plan_values
 from ascendsim.studies.engine.run import Budget, Engine, require_answer
 from ascendsim.studies.tuning.records import NESTS, SCORES, CyclesPart, StartCycles, TilingQuestion, Trial
-from ascendsim.timing.l2.words import L2_STARTS
+from ascendsim.timing.l2 import L2_STARTS
 from ascendsim.timing.times import occupation
 
 

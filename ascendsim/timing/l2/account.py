@@ -41,6 +41,7 @@ import numpy as np
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.kernel import Kernel
+from ascendsim.timing.l2 import L2_STARTS
 from ascendsim.timing.l2.phase import (
     HIT,
     Accesses,
@@ -56,7 +57,6 @@ from ascendsim.timing.l2.phase import (
     run,
 )
 from ascendsim.timing.l2.slices import L2_READ, L2_WRITTEN
-from ascendsim.timing.l2.words import L2_STARTS
 from ascendsim.timing.times import CostBook
 
 if TYPE_CHECKING:
