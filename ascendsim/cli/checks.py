@@ -270,7 +270,7 @@ def check(arguments: Any) -> int:
     if arguments.json:
         print(json.dumps(every, indent=1))
     else:
-        from ascendsim.report.answers import print_answers
+        from ascendsim.report.terminal import print_answers
 
         titles = _titles({rules for _, _, rules in wanted})
         chosen = arguments.product or any(call.products for call in asked)

@@ -95,8 +95,7 @@ def probe(arguments: Any) -> int:
 
 def identify(arguments: Any) -> int:
     """Read answers, and print which models are left, format by format."""
-    from ascendsim.report.answers import identification_lines
-    from ascendsim.report.terminal import print_line
+    from ascendsim.report.terminal import identification_lines, print_line
     from ascendsim.studies.identify.folder import read_outputs
     from ascendsim.studies.identify.judge import identify_outputs
     from ascendsim.studies.identify.vectors import DEPTH

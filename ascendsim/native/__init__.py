@@ -1,20 +1,13 @@
 """Plain functions as machine code, and the folders that keep it; the compiler is imported to fill them."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import ascendsim.native.process  # noqa: F401 - from now on forks wait
 
 if TYPE_CHECKING:
     from ascendsim.native.function import Native
 
-__all__ = ["Native", "ObjectCode"]
-
-
-class ObjectCode(NamedTuple):
-    """Machine code as a linker takes it, and the name of the function in it that is called from outside."""
-
-    symbol: str
-    code: bytes
+__all__ = ["Native"]
 
 
 def __getattr__(name: str) -> Any:

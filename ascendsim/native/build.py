@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from ascendsim.errors import AscendSimError
-from ascendsim.native import ObjectCode
+from ascendsim.native.object_code import ObjectCode
 from ascendsim.native.processor import emit
 
 # numba has no types for type checkers.

@@ -29,7 +29,7 @@ from typing import Final
 
 import numpy as np
 
-from ascendsim.native import ObjectCode
+from ascendsim.native.object_code import ObjectCode
 
 try:
     # To import all of hashlib takes 2 ms.

@@ -14,7 +14,7 @@ from functools import cache, partial, wraps
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.native import ObjectCode
+from ascendsim.native.object_code import ObjectCode
 
 Value = Any  # a value or a builder of llvmlite, which has no types here and is imported late
 

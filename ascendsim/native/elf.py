@@ -16,7 +16,7 @@ from functools import cache
 from struct import error, unpack_from
 from typing import Any, Final, NamedTuple
 
-from ascendsim.native import ObjectCode
+from ascendsim.native.object_code import ObjectCode
 
 # 64 bits, least byte first; a relocatable file, for x86-64.
 _MAGIC, _KIND = b"\x7fELF\x02\x01", (1, 62)

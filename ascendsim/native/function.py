@@ -17,8 +17,8 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import COMPILING
 
 if TYPE_CHECKING:
-    from ascendsim.native import ObjectCode
     from ascendsim.native.elf import Loaded
+    from ascendsim.native.object_code import ObjectCode
 
 # Type checkers do not know that an array is a buffer.
 _byte: Any = c_char

@@ -8,7 +8,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from ascendsim.errors import AscendSimError
-from ascendsim.native import ObjectCode
+from ascendsim.native.object_code import ObjectCode
 
 _llvm: Any = llvm
 # What code may call: these are in the C library of every process, or in its mathematical part.

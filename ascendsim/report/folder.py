@@ -14,7 +14,7 @@ from ascendsim.report.calls import run_page
 from ascendsim.report.document import CallReport
 from ascendsim.report.markdown import page
 from ascendsim.report.op_summary import Listed, op_summary, summary_text
-from ascendsim.report.page import write_page
+from ascendsim.report.page.html import write_page
 from ascendsim.report.tables import Entry
 from ascendsim.report.trace import write_trace
 from ascendsim.report.validation import DEFINITIONS, outside_part, quoted_part, unmeasured

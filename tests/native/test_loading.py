@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from ascendsim.errors import ProgramError
-from ascendsim.native import Native, ObjectCode, elf, processor
+from ascendsim.native import Native, elf, processor
 from ascendsim.native import cache as identity
 from ascendsim.native import elf as loading
 from ascendsim.native.cache import cache_file, read
 from ascendsim.native.elf import PAGE, image_of
+from ascendsim.native.object_code import ObjectCode
 from ascendsim.native.processor import emit, name_and_features
 from tests.helpers import native_functions as plain
 

@@ -14,8 +14,9 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import AscendSimError, ProgramError
-from ascendsim.native import Native, ObjectCode
+from ascendsim.native import Native
 from ascendsim.native.cache import cache_file, read, remove_unused, write
+from ascendsim.native.object_code import ObjectCode
 from ascendsim.ops import graph_times as known_times
 from ascendsim.timing import compiled_phase as engine
 from ascendsim.timing.l2 import phase as l2

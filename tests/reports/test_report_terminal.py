@@ -15,7 +15,6 @@ from rich.console import Console
 
 from ascendsim.ops.results import Estimate, result_html
 from ascendsim.profile import Figure, ShippedProduct
-from ascendsim.report.answers import print_answers
 from ascendsim.report.document import profile_entry, variant_entry
 from ascendsim.report.headline import figure_words, groups_apart, headline
 from ascendsim.report.markdown import page
@@ -30,6 +29,7 @@ from ascendsim.report.overview import (
 from ascendsim.report.tables import layer_table
 from ascendsim.report.terminal import (
     make_console,
+    print_answers,
     print_document,
     print_products,
     print_profile,

@@ -20,8 +20,9 @@ from ascendsim.report.calls import (
 )
 from ascendsim.report.document import CallReport, kernel_entry, run_document
 from ascendsim.report.markdown import markdown_table, page
-from ascendsim.report.page import Roof, Roofline, RooflinePoint, render
+from ascendsim.report.page import Roof, Roofline, RooflinePoint
 from ascendsim.report.page.charts import figure_of
+from ascendsim.report.page.html import render
 from ascendsim.report.tables import GRADIENT as GRADIENT_COLUMNS
 from ascendsim.report.tables import SHOWN_ERRORS, definitions
 from ascendsim.studies.table import text_table

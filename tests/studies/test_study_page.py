@@ -16,9 +16,7 @@ from ascendsim import load_profile
 from ascendsim.errors import DataError
 from ascendsim.frozen import FrozenMap
 from ascendsim.profile import CostFormula
-from ascendsim.report import page as html_module
 from ascendsim.report.page import (
-    LARGEST_BYTES,
     Bar,
     Dot,
     Page,
@@ -29,10 +27,10 @@ from ascendsim.report.page import (
     Stacks,
     Tornado,
     colours_of,
-    render,
-    write_page,
 )
+from ascendsim.report.page import html as html_module
 from ascendsim.report.page.charts import LABELLED, figure_of, svg
+from ascendsim.report.page.html import LARGEST_BYTES, render, write_page
 from ascendsim.report.studies.answer import Compared, study_facts, together
 from ascendsim.report.studies.hardware import codesign_page, hardware_page
 from ascendsim.report.studies.precision import precision_page
@@ -233,7 +231,7 @@ def test_only_a_page_that_is_written_loads_matplotlib():
     code = (
         "import sys, ascendsim.cli.parser as p, ascendsim.report.studies.hardware, ascendsim.report.calls;"
         "assert 'matplotlib' not in sys.modules;"
-        "from ascendsim.report.page import render; from tests.studies.test_study_page import PAGE;"
+        "from ascendsim.report.page.html import render; from tests.studies.test_study_page import PAGE;"
         "render(PAGE); assert 'matplotlib' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,8 +5,9 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from ascendsim import load_profile
-from ascendsim.report.page import BINADES, Exponents, Range, render
+from ascendsim.report.page import BINADES, Exponents, Range
 from ascendsim.report.page.charts import figure_of
+from ascendsim.report.page.html import render
 from ascendsim.report.studies.precision import (
     error_text,
     mode_table,

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ascendsim import __version__
-from ascendsim.report.page import Page, Section, write_page
+from ascendsim.report.page import Page, Section
+from ascendsim.report.page.html import write_page
 from ascendsim.report.terminal import make_console, print_table, print_text
 from ascendsim.studies.records import StudyAnswer
 from ascendsim.studies.table import Table
