@@ -126,7 +126,7 @@ class Checked:
 
     @property
     def promoted_dtype(self) -> str:
-        """Common dtype of those three, or "refused"."""
+        """The dtype that the three inputs are promoted to, or "refused"."""
         # The page of conv_tbc knows no 8-bit format, and so no rule for a mix with one.
         mixed = self.rules.eight_bit.mixed if isinstance(self.rules, ConvolutionRules) else "float32"
         return promote(self.input_dtypes, mixed)

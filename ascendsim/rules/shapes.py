@@ -374,7 +374,10 @@ def _related_sizes(c: CheckedConvolution) -> str | None:
 
 
 def empty_grad_bias_shape(c: CheckedConvolution) -> str | None:
-    """Find a grad_bias that is not one value for each channel of weight; grad_output may have none."""
+    """Say how grad_bias differs from one value for each channel that weight makes; None if it does not.
+
+    The channels are those of weight, as an empty grad_output may have none.
+    """
     bias, weight = c.optional("grad_bias"), c.tensor("weight").shape
     made = weight[1] * c.call.groups if c.call.transposed else weight[0]
     if bias is None or bias.shape == (made,):

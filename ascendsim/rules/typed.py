@@ -134,7 +134,7 @@ def _filled(call: SomeCall, **usual: Any) -> SomeCall:
 def _like(
     source: object, dtype: str | None, strides: Sequence[int] | None = None
 ) -> TensorDescription | None:
-    """Describe a tensor like `source`, contiguous without strides; nothing, where that is no tensor."""
+    """Describe a tensor shaped as `source`, contiguous unless it has strides; None if that is no tensor."""
     if not isinstance(source, TensorDescription):
         return None
     # An output that the caller did not make is contiguous, even where its tensor is a view.

@@ -1,4 +1,16 @@
-"""One phase of a kernel, all cores together: from event to event, until nothing moves any more."""
+"""One phase of a kernel, all cores together: from event to event, until nothing moves any more.
+
+The life of an instruction
+    1   `next_row` takes it from its core's program, `issue_time` gives it a place in the queue of its pipe
+    2   one that needs nothing unknown starts and ends at once (`begin`, `work`, `finish`)
+    3   any other is held (`entered`, `hold`) until a transfer lands: `go_on` looks at it again (`revisit`)
+    4   a transfer flies (`send`) until `land` notes its end, and its core goes on (`advance`)
+A core with one scalar unit issues in order (`issue`); one with several lets each go on alone (`issue_all`).
+
+Names    m: all tables in one array; c, p, entry, row: where the columns of a core, a pipe, a held instruction
+         and an instruction's form begin in it; f: the columns (`compiled_flows.py`); named: the slots of an
+         instruction in one word
+"""
 
 from __future__ import annotations
 
@@ -126,7 +138,7 @@ def revisit(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> b
 
 
 def issue(m: Any, rows: Any, core: int) -> None:
-    """Issue instructions until the program ends, or a queue is full that moves on at an unknown time."""
+    """Issue the instructions of a core with one scalar unit, until a full queue moves on nobody knows when."""
     c, pipes = m[f.AT_CORES] + core * f.CORES, m[f.PIPES]
     scalar = m[f.AT_PIPES] + core * pipes * f.PIPE_COLUMNS + f.FREE
     while not m[f.PASSED]:
@@ -238,7 +250,7 @@ def next_unissued(m: Any, core: int, unit: int) -> int:
 
 
 def issue_all(m: Any, rows: Any, core: int) -> None:
-    """Issue instructions until the program ends or no scalar unit knows when it goes on."""
+    """Issue the instructions of a core with several scalar units, until none of these can go on."""
     c = m[f.AT_CORES] + core * f.CORES
     everybody = (1 << m[c + f.OF_CORES]) - 1
     while m[c + f.STALLED] != everybody:

@@ -355,7 +355,11 @@ CHUNK = 1 << 15
 
 
 class ProgramTransfers(NamedTuple):
-    """Transfers of a program, in program order: traffics and cores by number, slices by any numbers."""
+    """Transfers of a program, in program order.
+
+    traffics, cores   the number of each transfer's traffic, and of its core
+    slices            numbers that are equal where transfers move the same slice of GM
+    """
 
     traffics: NDArray[np.int32]
     cores: NDArray[np.int32]

@@ -294,7 +294,10 @@ def behind(m: Any, core: int, pipe: int, row: int, named: int, begun: int, entry
 
 
 def outdone(m: Any, core: int, row: int, named: int, pipe: int, index: int) -> bool:
-    """Return whether an instruction reads a newer result of a pipe as well; then it trails that alone."""
+    """Return whether an instruction also reads a result that the same pipe makes later than `index`.
+
+    Then it trails the later result alone.
+    """
     # An older result is visible no later, so waiting for it changes nothing; its first piece may be later.
     slots = m[f.AT_SLOTS] + m[m[f.AT_CORES] + core * f.CORES + f.SLOT] * f.SLOTS
     for use in range(row + f.USE, row + f.USE + m[row + f.USES]):

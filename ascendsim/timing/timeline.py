@@ -168,7 +168,7 @@ class Level(NamedTuple):
 
 
 def deliveries(work: CoreTimeline, taken: int) -> Iterator[Delivery]:
-    """Yield who made what each of the first `taken` instructions reads, other than its own pipe."""
+    """Yield a delivery for each tile that one of the first `taken` instructions reads from another pipe."""
     writer: dict[int, int] = {}
     pipes = work.program.pipes
     for index in range(taken):
@@ -240,7 +240,7 @@ _ORDER: tuple[str, ...] = ("L1", "L0A", "L0B", "L0C", "UB")
 
 
 class SlotGroup(NamedTuple):
-    """Slots of one purpose: so many, each of so many bytes; two take turns (ping-pong)."""
+    """Slots of one purpose: their number, and the bytes of each; two of them take turns (ping-pong)."""
 
     name: str
     copies: int

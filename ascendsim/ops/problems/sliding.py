@@ -242,7 +242,11 @@ class Sliding(NamedTuple):
     def _extent(
         self, axis: int, first_out: int, last_out: int, first_tap: int, taps: int
     ) -> tuple[int, int, slice | None, int]:
-        """Return along one axis: expanded start, extent, slice of the image, where its first pixel lies."""
+        """Return what some outputs read along one axis under some taps.
+
+        In order: the first place in the image expanded by zeros, the number of places, the slice of the
+        image's own pixels among them (None: there are none), and how far behind the first place these begin.
+        """
         # Zeros stand between pixels, none after the last: n pixels expand to (n - 1) * step + 1.
         step = self.insert[axis]
         expanded = (self.image_size[axis] - 1) * step + 1

@@ -493,7 +493,7 @@ class Bringing:
                 places.begin(step)
 
     def place(self, side: int, step: Number) -> Number | None:
-        """Return the place of the tile of a step; None: that whose turn it is."""
+        """Return the slot of L1 that a step's tile goes to; None: slots take turns."""
         places = self.places[side]
         return places[step] if places else None
 

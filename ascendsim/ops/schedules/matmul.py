@@ -295,7 +295,7 @@ class MatmulNest(BlockTiles, Nest):
         return CopyGmToUb(slot, Gm(tensor, (matrix, *part)), size, (rows, columns), padded)
 
     def turn(self, slot: Slot, side: int, tile: int, chunk: int, at: int) -> TurnTile | None:
-        """Make fractals of a piece."""
+        """Return the instruction that turns a piece's rows into fractals; None: there is no such piece."""
         piece = self._piece(side, tile, chunk, at)
         if piece is None:
             return None

@@ -171,7 +171,7 @@ class WinogradCut:
 
     @cached_property
     def blocks(self) -> list[WinogradTask]:
-        """The blocks of the result: rows (the small side) slowest, whichever is the left side."""
+        """The blocks of the result, row after row; a row has the channels of one group of the small side."""
         lefts, rights = (range(len(own)) for own in self.cuts)
         if self.sides[0].small:
             return [WinogradTask(left, right) for left in lefts for right in rights]

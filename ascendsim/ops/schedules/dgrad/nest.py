@@ -207,9 +207,13 @@ class DgradNest(BlockNest):
         phase: Number | int = 0,
         left: Number | int = 0,
     ) -> None:
-        """Write down one base block, of a phase whose pixels are `own`; its image tiles are those of `left`.
+        """Write down one base block: bring the tiles of each step of its reduction, multiply, write.
 
+        task      group, image, depth, pixels and columns of the block
+        own       its pixel tile, by number in `t`: without phases that of the task
         windows   number the rows and columns of the image that tiles hold, by pixels and shape of the box
+        phase     of a stride that splits the kernel: which phase it is; weights of other phases are others
+        left      image tiles of equal `left` are shared: phases that read the same pixels have one number
         """
         (group, image, depth, _, columns), every, parts = task, range(len(t.runs)), len(t.cut.parts)
         high, spanning = (self.table(every, axis, "pixels")[own] for axis in (t.counts, t.spans))
@@ -237,7 +241,10 @@ class DgradNest(BlockNest):
 
 
 class _BringStep(Bringing):
-    """The tiles of a step in L1: the image tile, then that of the weights, and both of the next one."""
+    """Brings the tiles of a step into L1: image tile and weights, and those of the next step if there is room.
+
+    The arguments are those of `DgradNest.block`.
+    """
 
     def __init__(
         self,

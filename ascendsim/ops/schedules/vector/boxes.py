@@ -66,9 +66,9 @@ class BoxCut:
         return used >= BUSY or (packed_at_once and used > BUSY_PACKING)
 
     def boxes(self, share: range) -> Iterator[tuple[Box, int]]:
-        """Yield the boxes of tasks in a row, each with the number of planes that have it, its own first.
+        """Yield the boxes of a run of tasks, each with the number of planes that it stands for.
 
-        Those of one plane that have the whole line make one.
+        Boxes of one plane that take whole lines become one box.
         """
         change, groups, cuts = self._change, self._groups, self._cuts
         each, taps = change.c1 // groups, range(change.area)
@@ -240,7 +240,7 @@ def _cut_up(rooms: Rooms, box: Box) -> Iterator[Box]:
 
 
 def _tap_runs(whole: range, most: int, each: int) -> Iterator[range]:
-    """Cut taps into runs of whole kernel depths, of `each` taps, or of parts of one where `most` is less."""
+    """Cut taps into runs of at most `most`: whole kernel depths of `each` taps, or parts of one depth."""
     if most >= min(each, len(whole)):
         yield from runs(whole, max(each, most // each * each))
         return

@@ -114,7 +114,9 @@ class Regroup:
         )
 
     def moves(self, most_bytes: int, *, at_once: bool = False) -> Iterator[Move]:
-        """Yield all moves of at most so many bytes; `at_once`: each with all taps, whatever its lanes are.
+        """Yield all moves of at most `most_bytes` each.
+
+        at_once   every move has all taps, whatever its lanes are
 
         Raises   CapacityError if not even one tap of a block of lanes fits
         """

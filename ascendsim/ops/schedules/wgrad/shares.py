@@ -138,7 +138,7 @@ class FractalTasks(PixelShares):
 
     @property
     def by_grid(self) -> bool:
-        """Always; a grid of one cell is one, too."""
+        """Whether the parts are cells of a grid: always, as one cell is a grid too."""
         return True
 
     @cached_property
