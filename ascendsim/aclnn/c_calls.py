@@ -19,14 +19,14 @@ from ascendsim.aclnn.c_values import (
     current,
     failed,
 )
-from ascendsim.aclnn.handles import GRADIENTS, INVALID, AclTensor, Executor, storage_dtype
+from ascendsim.aclnn.handles import INVALID, AclTensor, Executor, storage_dtype
 from ascendsim.aclnn.interface import (
     conv_tbc_backward_get_workspace_size,
     convolution_backward_get_workspace_size,
 )
 from ascendsim.errors import AclnnError, shown
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall
-from ascendsim.rules.typed import CHECK, flags, numbers
+from ascendsim.rules.typed import CHECK, GRADIENTS, flags, numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.views import share_places
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, TensorDescription
-from ascendsim.rules.typed import CHECK, dtype_name, typed
+from ascendsim.rules.typed import CHECK, GRADIENTS, dtype_name, typed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -229,8 +229,6 @@ def _overlap(one: NDArray[Any], two: NDArray[Any]) -> bool:
         return True
 
 
-# Names of outputs, in the vendor's order.
-GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 # Statuses of the vendor's header: ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_INNER_NULLPTR.
 INVALID, INNER = 161002, 561103
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.aclnn.handles import AclTensor, Executor, describe
 from ascendsim.errors import AclnnError, AscendSimError, CapacityError, ConfigError, UnsupportedError, shown
 from ascendsim.frozen import FrozenMap
+from ascendsim.instructions.cube import FRACTAL_ROWS
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import INPUTS, Call
 from ascendsim.ops.options.keywords import CallOptions, Keywords, TbcOptions
-from ascendsim.ops.problems.convolution import FRACTAL, filling_groups
+from ascendsim.ops.problems.convolution import filling_groups
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.operators import operator_plan, operator_workspace, product_tiling
 from ascendsim.profile import is_file_name
@@ -196,7 +197,7 @@ def _tiles(problem: ConvProblem, rows: int, columns: int) -> int:
 
     Groups of few channels are computed as one.
     """
-    at_once = filling_groups(problem.groups, problem.big_channels, problem.small_channels, FRACTAL)
+    at_once = filling_groups(problem.groups, problem.big_channels, problem.small_channels, FRACTAL_ROWS)
     return -(-problem.groups // at_once) * -(-rows // TILE) * -(-columns // TILE)
 
 

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Unpack
 
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, shown
+from ascendsim.instructions.cube import FRACTAL_ROWS
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import Accumulation, AccumulationModel, IntegerSum, MathSettings
@@ -23,7 +24,6 @@ from ascendsim.ops.options.keywords import ProductOptions
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import (
     C0_BYTES,
-    FRACTAL,
     REGROUPS,
     ConvProblem,
     filling_groups,
@@ -253,7 +253,7 @@ def change_of(change: str, shape: tuple[int, ...], dtype: str, c0: int) -> Relay
     c1, packs = groups_of(channels, c0), change.startswith(plainly)
     pixels = "C1HWC0" in change
     plain: tuple[int, ...] = (first, channels, depth, area) if pixels else (1, first, channels, depth, area)
-    rows = groups_of(first, FRACTAL) * FRACTAL
+    rows = groups_of(first, FRACTAL_ROWS) * FRACTAL_ROWS
     packed: tuple[int, ...] = (1, first, depth, c1, area, c0)
     if not pixels:
         packed = (1, depth, c1, area, c0, rows) if packs else (1, depth, rows, c1, area, c0)
@@ -277,7 +277,7 @@ def regroup_of(shape: tuple[int, ...], dtype: str, c0: int, groups: int) -> Regr
     problem = ConvProblem((1, channels * groups, height, width), shape, groups=groups)
     merge = filling_groups(groups, channels, rows // groups, c0)
     whole = merged(problem, merge)
-    columns = groups_of(whole.small_channels, FRACTAL) * FRACTAL
+    columns = groups_of(whole.small_channels, FRACTAL_ROWS) * FRACTAL_ROWS
     many = (whole.groups, 1, groups_of(whole.big_channels, c0), height, width, c0, columns)
     one = GmTensor.of("one group", one_group(problem, c0, gradient=False), dtype)
     return split_groups(

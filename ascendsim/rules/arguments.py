@@ -14,9 +14,8 @@ from ascendsim.rules.checked import (
     listed,
     more_precise,
 )
-from ascendsim.rules.typed import GRADIENTS
+from ascendsim.rules.typed import GRADIENTS, INPUTS
 
-INPUTS = ("grad_output", "input", "weight")
 ATTRIBUTES = ("stride", "padding", "dilation", "output_padding", "output_mask")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple
 
-from ascendsim.rules.typed import GRADIENTS
+from ascendsim.rules.typed import GRADIENTS, INPUTS
 
 # Formats of tensors that some product multiplies, in the order in which messages list them. No operator of
 # the interface takes int8.
@@ -41,8 +41,8 @@ Layout = Annotated[str, OneOf("format", FORMATS)]
 Axis = Annotated[str, OneOf("axis", ("D", "H", "W"))]
 Rank = Annotated[int, OneOf("rank", (3, 4, 5))]
 Output = Annotated[str, OneOf("output", GRADIENTS)]
-Source = Annotated[str, OneOf("input", ("grad_output", "input", "weight", "bias"))]
-TensorName = Annotated[str, OneOf("tensor", ("grad_output", "input", "weight", *GRADIENTS))]
+Source = Annotated[str, OneOf("input", (*INPUTS, "bias"))]
+TensorName = Annotated[str, OneOf("tensor", (*INPUTS, *GRADIENTS))]
 MayBeNull = Annotated[str, OneOf("parameter", ("bias_sizes", *GRADIENTS))]
 CubeMathType = Annotated[int, OneOf("cubeMathType", (0, 1, 2, 3))]
 

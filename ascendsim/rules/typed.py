@@ -24,6 +24,7 @@ class CubeMathType(IntEnum):
     USE_HF32 = 3
 
 
+INPUTS = ("grad_output", "input", "weight")
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
 # Formats that frameworks give tensors of these ranks.
 USUAL_FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
@@ -67,7 +68,7 @@ class ConvolutionBackwardCall:
     grad_bias: TensorDescription | None = None
 
     api: ClassVar[str] = "aclnnConvolutionBackward"
-    tensors: ClassVar[tuple[str, ...]] = ("grad_output", "input", "weight", *GRADIENTS)
+    tensors: ClassVar[tuple[str, ...]] = (*INPUTS, *GRADIENTS)
 
     def with_usual_outputs(
         self,
@@ -109,7 +110,7 @@ class ConvTbcBackwardCall:
     grad_bias: TensorDescription | None = None
 
     api: ClassVar[str] = "aclnnConvTbcBackward"
-    tensors: ClassVar[tuple[str, ...]] = ("grad_output", "input", "weight", "bias", *GRADIENTS)
+    tensors: ClassVar[tuple[str, ...]] = (*INPUTS, "bias", *GRADIENTS)
 
     def with_usual_outputs(
         self,

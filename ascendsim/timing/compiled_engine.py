@@ -138,7 +138,7 @@ def revisit(m: Any, core: int, pipe: int, row: int, named: int, entry: int) -> b
 
 
 def issue(m: Any, rows: Any, core: int) -> None:
-    """Issue the instructions of a core with one scalar unit, until a full queue moves on nobody knows when."""
+    """Issue the instructions of a core with one scalar unit, until a full queue has no known end."""
     c, pipes = m[f.AT_CORES] + core * f.CORES, m[f.PIPES]
     scalar = m[f.AT_PIPES] + core * pipes * f.PIPE_COLUMNS + f.FREE
     while not m[f.PASSED]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.ops.problems.convolution import FRACTAL, ConvProblem, Triple, groups_of, merged
+from ascendsim.instructions.cube import FRACTAL_ROWS
+from ascendsim.ops.problems.convolution import ConvProblem, Triple, groups_of, merged
 from ascendsim.ops.schedules.vector.regroup import Regroup
 from ascendsim.ops.schedules.vector.relayout import PixelRelayout
 from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
@@ -167,7 +168,7 @@ def one_group(p: ConvProblem, c0: int, *, gradient: bool) -> tuple[int, ...]:
 
     (1, KD, C1, T, C0, columns) of weights, (1, KD, rows, C1, T, C0) of a grad_weight.
     """
-    rows = groups_of(p.groups * p.small_channels, FRACTAL) * FRACTAL
+    rows = groups_of(p.groups * p.small_channels, FRACTAL_ROWS) * FRACTAL_ROWS
     c1, taps = groups_of(p.big_channels, c0), prod(p.kernel[1:])
     if gradient:
         return 1, p.kernel[0], rows, c1, taps, c0

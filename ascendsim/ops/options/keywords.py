@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from ascendsim.errors import did_you_mean, items, refusal
 from ascendsim.frozen import FrozenMap
 from ascendsim.numerics.dtypes import FIXPIPE_PRESETS
-from ascendsim.rules.arguments import INPUTS
+from ascendsim.rules.typed import INPUTS
 from ascendsim.timing import ENGINES
 from ascendsim.timing.l2 import CHAINED, L2_NOTES, L2_STARTS, STEP
 

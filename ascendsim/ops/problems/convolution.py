@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.errors import ShapeError, items, shown, truth, whole
 from ascendsim.frozen import cached_property
+from ascendsim.instructions.cube import FRACTAL_ROWS
 from ascendsim.numerics.dtypes import DType
 from ascendsim.program.places import GmTensor
 
@@ -284,9 +285,6 @@ def _integers(name: str, values: object) -> tuple[int, ...]:
     return numbers
 
 
-FRACTAL = 16
-
-
 def filling_groups(groups: int, big_channels: int, small_channels: int, unit: int) -> int:
     """Return the least number of groups whose channels fill whole units, at most all groups.
 
@@ -294,7 +292,7 @@ def filling_groups(groups: int, big_channels: int, small_channels: int, unit: in
     """
     if groups == 1:
         return 1
-    big, small = lcm(big_channels, unit) // big_channels, lcm(small_channels, FRACTAL) // small_channels
+    big, small = lcm(big_channels, unit) // big_channels, lcm(small_channels, FRACTAL_ROWS) // small_channels
     return min(lcm(big, small), groups)
 
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.instructions.cube import round_up
+from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.numerics.dtypes import dtype
 from ascendsim.ops.problems.convolution import (
-    FRACTAL,
     ConvProblem,
     activation,
     groups_of,
@@ -164,7 +163,7 @@ def takes_blocks(kernel: tuple[int, int, int], small_channels: int, big_channels
              condition
     """
     taps = kernel[1] * kernel[2]
-    rows, columns = (round_up(channels, FRACTAL) for channels in (small_channels, big_channels))
+    rows, columns = (round_up(channels, FRACTAL_ROWS) for channels in (small_channels, big_channels))
     large = min(rows, columns * taps * kernel[0]) >= LEAST_BLOCK_SIDE
     return taps == 1 or (taps in BLOCK_WINDOWS and large)
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.instructions.cube import Mmad, Submatrix, round_up
+from ascendsim.instructions.cube import FRACTAL_ROWS, Mmad, Submatrix, round_up
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.relayout import FractalsToL1, Turn, TurnTile
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.schedules.ranges import Tasks
 
 # What goes through UB at a time, and the rows of a fractal.
-PIECE_BYTES, FRACTAL = 8192, 16
+PIECE_BYTES = 8192
 
 
 @dataclass(frozen=True)
@@ -260,8 +260,8 @@ class MatmulNest(BlockTiles, Nest):
     def _pieces(self, side: int, tile: int, chunk: int) -> list[tuple[range, range]]:
         """Return rows and columns of the pieces of a stored tile, whole fractals of at most 8 KiB each."""
         size, (height, width) = self.gemm.a.itemsize, map(_length, self._stored(side, tile, chunk))
-        wide = min(width, PIECE_BYTES // (FRACTAL * size))
-        high = FRACTAL * max(1, PIECE_BYTES // (FRACTAL * width * size))
+        wide = min(width, PIECE_BYTES // (FRACTAL_ROWS * size))
+        high = FRACTAL_ROWS * max(1, PIECE_BYTES // (FRACTAL_ROWS * width * size))
         return [
             (range(top, min(height, top + high)), range(left, min(width, left + wide)))
             for top in range(0, height, high)
@@ -418,7 +418,7 @@ def _pieces_of(profile: Profile, tensor: GmTensor) -> list[tuple[int, range, ran
     # Rounds of all cores are filled, with pieces of no fewer rows than a fractal has.
     across = ceil(inner / width)
     rounds = ceil(ceil(outer / most(width)) * across / cores)
-    rows = min(most(width), max(FRACTAL, ceil(outer / max(1, rounds * cores // across))))
+    rows = min(most(width), max(FRACTAL_ROWS, ceil(outer / max(1, rounds * cores // across))))
     return [
         (matrix, range(top, top + high), range(left, left + wide))
         for matrix in range(batch)

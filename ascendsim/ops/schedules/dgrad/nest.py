@@ -241,7 +241,7 @@ class DgradNest(BlockNest):
 
 
 class _BringStep(Bringing):
-    """Brings the tiles of a step into L1: image tile and weights, and those of the next step if there is room.
+    """Brings the tiles of a step into L1: image tile, weights, and those of the next step if there is room.
 
     The arguments are those of `DgradNest.block`.
     """

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ascendsim.errors import CapacityError
 from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.folded import NEWEST, OLDER
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, ranked
 from ascendsim.ops.tiling.vendor import matmul_950
@@ -40,7 +41,7 @@ def operator_tiling(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
     reason = _unknown(gemm, profile)
     if reason:
         return OperatorTiling(None, reason)
-    found = _of_910b(gemm, profile) if profile.npu_arch == "2201" else _of_950(gemm, profile)
+    found = _of_910b(gemm, profile) if profile.npu_arch == OLDER else _of_950(gemm, profile)
     # The operator knows the parts that were made; a profile of one's own may have smaller buffers.
     if found.tiling is not None and not _fits(found.tiling, gemm, profile):
         return OperatorTiling(None, f"its blocks do not fit into the buffers of {profile.variant}")
@@ -49,7 +50,7 @@ def operator_tiling(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
 
 def _unknown(gemm: MatmulGemm, profile: Profile) -> str:
     """Return why no rule is known for a product; "" where one is."""
-    if profile.npu_arch not in ("2201", "3510"):
+    if profile.npu_arch not in (OLDER, NEWEST):
         return "only the matrix products of 910B, 910_93 and 910_95 have known rules"
     if gemm.a.dtype not in FORMATS:
         return f"the rules of {gemm.a.dtype} are not known"

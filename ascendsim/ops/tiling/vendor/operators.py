@@ -13,6 +13,7 @@ from ascendsim.errors import CapacityError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, merged
+from ascendsim.ops.problems.folded import NEWEST, OLDER
 from ascendsim.ops.problems.orders import CLUSTER, Clusters
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.arch22.dgrad import basic_block as dgrad_block
@@ -58,7 +59,7 @@ def operator_plan(request: PlanRequest, *, by_winograd: bool = True) -> VendorPl
     if plan is not None:
         return replace(plan, group_merge=merge) if merge else plan
     where = f"product's plan of {gradient} on {request.profile.variant}"
-    if gradient == "grad_input" and arch == "2201" and not _has_blocks(layer):
+    if gradient == "grad_input" and arch == OLDER and not _has_blocks(layer):
         raise UnsupportedError(
             f"{where}: no core grid suits this layer, so that the vendor's closed library tiles it; give a "
             "tiling of your own"
@@ -115,15 +116,15 @@ def _require_known(request: PlanRequest, layer: LayerSizes) -> None:
     """
     arch, gradient, dtype = request.profile.npu_arch, request.gradient, request.stored
     reason = ""
-    if arch not in ("2201", "3510"):
+    if arch not in (OLDER, NEWEST):
         reason = "only 910B, 910_93 and 910_95 have known rules"
     elif dtype not in DTYPES and not (arch == "3510" and gradient == "grad_input" and dtype in EIGHT_BITS):
         reason = f"the operator does not take {dtype}"
     elif gradient == "grad_input" and request.kernel.transposed:
         reason = "grad_input of a transposed convolution is a forward convolution, another operator"
-    elif arch == "2201" and max(layer.stride[1:]) > MOST_STRIDE:
+    elif arch == OLDER and max(layer.stride[1:]) > MOST_STRIDE:
         reason = f"a stride above {MOST_STRIDE} is refused by the operator (load3d cannot step so wide)"
-    elif arch == "2201" and gradient == "grad_input" and layer.merge_factor(layer.c0) < layer.groups:
+    elif arch == OLDER and gradient == "grad_input" and layer.merge_factor(layer.c0) < layer.groups:
         reason = "grad_input of several groups is tiled by the vendor's closed library"
     if reason:
         raise UnsupportedError(f"product's plan of {gradient} on {request.profile.variant}: {reason}")
@@ -150,7 +151,7 @@ def operator_workspace(
     deterministic  whether grad_weight is added in one order only
     """
     if gradient == "grad_input":
-        if arch == "2201":
+        if arch == OLDER:
             return rows_from_l0c(machine) if layer.itemsize == 2 else 0
         return _grad_input_35(plan, layer, machine)
     if arch == "3510":
@@ -226,8 +227,6 @@ def winograd_workspace(layer: LayerSizes, machine: Machine) -> int:
     return transformed + relaid + SIDE * SIDE * TAPS * FLOAT32 * machine.cores
 
 
-# 910B and 910_93, which have both kinds of operators; and 910_95, which has one operator for all.
-SPLIT, NEWEST = "2201", "3510"
 # Of grad_input all even cuts of the channels are looked at: with more than any network has that would take
 # minutes.
 MOST_CHANNELS = 2**16
@@ -245,7 +244,7 @@ def product_plan(request: PlanRequest) -> tuple[Plan | None, str]:
         return found, ""
     # A call with five axes is one of volumes, even if they have one depth.
     volumes = problem.rank == 3 or streamed
-    if profile.npu_arch != NEWEST and (profile.npu_arch != SPLIT or not volumes):
+    if profile.npu_arch != NEWEST and (profile.npu_arch != OLDER or not volumes):
         return None, ""
 
     # Groups that no change of layout here merges stay apart, whatever the operator does.
@@ -298,7 +297,7 @@ def library_plan(request: PlanRequest) -> Plan | None:
     profile, whole = request.profile, request.whole
     # Five axes make a call one of volumes, whose operators are others, even if they have one depth.
     known = whole.rank < 3 and not whole.transposed
-    if profile.npu_arch != SPLIT or not known or request.stored not in FORMATS:
+    if profile.npu_arch != OLDER or not known or request.stored not in FORMATS:
         return None
     # Only the library of grad_weight tells how it takes several groups.
     if whole.groups > 1 and (request.gradient == "grad_input" or whole.rank == 1):
