@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ascendsim.errors import UnsupportedError
 from ascendsim.frozen import cached_property
 from ascendsim.profile.check import hint
+from ascendsim.profile.schema import CUBE_BYTES
 
 Exact: TypeAlias = int | Fraction
 
@@ -257,7 +258,11 @@ class CubeRate(NamedTuple):
 
 @dataclass(frozen=True)
 class Cube:
-    """The matrix unit of one core."""
+    """The matrix unit of one core.
+
+    It multiplies fractals: m0 x k0 elements of the left matrix, in L0A, by k0 x n0 of the right one, in L0B,
+    into m0 x n0 sums in L0C. Their bytes follow from these and the elements' size.
+    """
 
     m0: int
     n0: int
@@ -267,6 +272,21 @@ class Cube:
     same_l0c_spacing_cycles: int
     # 0 where the cube has no HF32; the property below refuses to say so.
     _hf32_mantissa_bits: int
+
+    def depth(self, itemsize: int) -> int:
+        """Return the elements of so many bytes that a fractal has of the reduction, its k0."""
+        return self._depths[itemsize]
+
+    @cached_property
+    def _depths(self) -> Mapping[int, int]:
+        # What the cube does not multiply, no load brings: of these float16 decides, as every cube takes it.
+        depths = {size: 2 * self.rates["float16"].k0 // size for size in CUBE_BYTES.values()}
+        return depths | {CUBE_BYTES[dtype]: rate.k0 for dtype, rate in self.rates.items()}
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """m0, n0, and k0 of float16."""
+        return self.m0, self.n0, self.rates["float16"].k0
 
     def rate(self, dtype: str) -> CubeRate:
         """Return the rate of an operand dtype; UnsupportedError where this cube does not take it."""
@@ -285,8 +305,9 @@ class Cube:
 
 
 class Load3d(NamedTuple):
-    """The img2col rate law of one L0 buffer, per 512-byte fractal of 16 output pixels, and per command.
+    """The img2col rate law of one L0 buffer, per 16 output pixels of `fractal_bytes` in all, and per command.
 
+    fractal_bytes    what the cycles of the law bring: how fast, not what shape. The shape is the cube's
     command_cycles   what each command takes, beside the path's head and its fractals
     command_covers   what of the fractals, pixels by (channel group, tap), one command makes: "matrix", all of
                      them; or "line", one row or one column of them

@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.instructions.cube import FRACTAL_BYTES, round_up
+from ascendsim.instructions.cube import round_up
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.tiling.search.costs import Rates, SearchCosts
 from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, ceil_div
 from ascendsim.ops.tiling.vendor.library_tiles import (
+    FRACTAL_BYTES,
     LibraryShare,
     LibrarySizes,
     LibraryTile,
