@@ -336,7 +336,8 @@ class Submatrix(NamedTuple):
         """
         cube, left = profile.cube, buffer == "L0A"
         reduction, other = (self.columns, self.rows) if left else (self.rows, self.columns)
-        elements = round_up(reduction, cube.depth(self.itemsize)) * round_up(other, cube.m0 if left else cube.n0)
+        side = round_up(other, cube.m0 if left else cube.n0)
+        elements = round_up(reduction, cube.depth(self.itemsize)) * side
         path = profile.paths[f"L1_{buffer}"]
         turned = self.transposed == left
         slower = path.transposing_bytes_per_cycle

@@ -18,6 +18,7 @@ from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
 from ascendsim.ops.tiling.timed import fastest_of_few, short_buffer
+from ascendsim.ops.tiling.vendor.layer import other_cube
 from ascendsim.ops.tiling.vendor.matmul import operator_tiling
 from ascendsim.ops.tiling.vendor.operators import first_plan, matmul_plan, product_plan
 
@@ -102,6 +103,10 @@ def _by_interface(request: PlanRequest) -> Plan:
     # Imported here: most calls have no matrix product.
     from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 
+    cube = other_cube(request.profile, request.compute_dtype)
+    if cube:
+        why = f"product's plan of a matrix product on {request.profile.variant}: {cube}"
+        return replace(search_plan(request), chosen_by="search", instead=why)
     tiling, rule = vendor_tiling(request.gemm, request.profile, None, planned=True)
     return Plan("matmul", tiling, chosen_by="product", rule=rule)
 

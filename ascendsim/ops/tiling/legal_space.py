@@ -297,7 +297,8 @@ class DgradSpace(Space):
         pixels = min(base.m, s.out_size[1]) if in_row else base.m
         tasks = gemm.groups * gemm.batch * sum(map(bool, gemm.depths))
         tasks *= s.pixel_tile_count(base.m, in_row=in_row) * -(-gemm.columns // base.n)
-        itemsize, k = gemm.output.itemsize if k_split == 1 else 4, round_up(base.k, cube.rates[gemm.compute_dtype].k0)
+        itemsize = gemm.output.itemsize if k_split == 1 else 4
+        k = round_up(base.k, cube.rates[gemm.compute_dtype].k0)
         return Footprint(round_up(pixels, cube.m0), k, round_up(base.n, cube.n0), itemsize, tasks)
 
     def _held(

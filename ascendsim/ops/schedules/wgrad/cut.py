@@ -172,7 +172,8 @@ class PixelRanges:
         self, runs: Numbers, lefts: Numbers, rights: Numbers, strips: Strips, base_k: int, profile: Profile
     ) -> None:
         self.runs, self._strips = runs, strips
-        self._steps = {Gathering.of(profile, buffer, strips.sliding.itemsize).step for buffer in ("L0A", "L0B")}
+        size = strips.sliding.itemsize
+        self._steps = {Gathering.of(profile, buffer, size).step for buffer in ("L0A", "L0B")}
         self._image_pixels: dict[Taps, Numbers] = {}
         self.left, self.left_of = different(lefts)
         self.right, self.right_of = different(rights)

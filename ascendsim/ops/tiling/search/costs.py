@@ -273,7 +273,7 @@ class SearchCosts:
     def _by_fractals(
         self, buffer: str, stride: int, deep: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Cycles of a step of `deep` pixels by its rows less one, and of the first 0, 1, 2, ... of an image."""
+        """Cycles of a step of `deep` pixels by its rows less one, and of the first 0, 1, ... of an image."""
         if (buffer, stride, deep) not in self._added_up:
             law = self.rates.profile.load3d[buffer]
             fractals = np.array([law.fractal_cycles(stride, rows) for rows in range(1, deep + 1)])
@@ -294,7 +294,8 @@ class SearchCosts:
 
     def load_turned(self, pixels: Ints, groups: Ints) -> Ints:
         """Cycles of so many channel groups of grad_output, the first pixels of an image, turned into L0A."""
-        law, steps = self.rates.profile.load3d["L0A"], Gathering.turned(self.rates.profile, self.sliding.itemsize)
+        law = self.rates.profile.load3d["L0A"]
+        steps = Gathering.turned(self.rates.profile, self.sliding.itemsize)
         filled = round_up(pixels, steps.whole)
         if law.transposes:
             each = law.turned(1, self.sliding.itemsize)

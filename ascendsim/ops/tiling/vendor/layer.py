@@ -172,12 +172,13 @@ class Machine(NamedTuple):
 
 
 def other_cube(profile: Profile, compute_dtype: str) -> str:
-    """Return why the operators' rules say nothing of a product's cube; "" where it is the one they are for."""
+    """Return why the operators' rules say nothing of a product's cube; "" where they are for it."""
     cube, k0 = profile.cube, profile.cube.rate(compute_dtype).k0
     usual = C0_BYTES // CUBE_BYTES[compute_dtype]
     if (cube.m0, cube.n0, k0) == (FRACTAL, FRACTAL, usual):
         return ""
-    return f"its rules are for fractals of {FRACTAL} x {FRACTAL} x {usual}, not of {cube.m0} x {cube.n0} x {k0}"
+    own = f"{cube.m0} x {cube.n0} x {k0}"
+    return f"its rules are for a cube of {FRACTAL} x {FRACTAL} x {usual}, and this one is {own}"
 
 
 def ceil_div(total: int, part: int) -> int:

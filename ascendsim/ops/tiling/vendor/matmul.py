@@ -11,9 +11,9 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, ranked
 from ascendsim.ops.tiling.vendor import matmul_950
+from ascendsim.ops.tiling.vendor.layer import other_cube
 from ascendsim.ops.tiling.vendor.matmul_910b import plan_910b
 from ascendsim.ops.tiling.vendor.matmul_templates import Matmul910Sizes
-from ascendsim.ops.tiling.vendor.layer import other_cube
 from ascendsim.profile import Profile
 
 FORMATS = ("float32", "float16", "bfloat16")

@@ -24,7 +24,15 @@ from ascendsim.ops.tiling.vendor.arch22.wgrad_grid import core_grid as wgrad_gri
 from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
 from ascendsim.ops.tiling.vendor.arch35.wgrad import POINTS, SIDE, takes_winograd, winograd
 from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, align, ceil_div, other_cube
+from ascendsim.ops.tiling.vendor.layer import (
+    FRACTAL,
+    LayerSizes,
+    Machine,
+    VendorPlan,
+    align,
+    ceil_div,
+    other_cube,
+)
 from ascendsim.ops.tiling.vendor.library import library
 
 DTYPES = ("float16", "bfloat16", "float32")
