@@ -244,7 +244,8 @@ class _Choice(NamedTuple):
 def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Profile:
     """Load a product by its name, a variant's, a vendor's, or the path of a file of one's own.
 
-    `overrides` maps dotted paths to values that replace the product's figures, as `{"cores.cube": 30}`.
+    `overrides` maps dotted paths to values that replace the product's figures, as `{"cores.cube": 30}`; of
+    the whole cube, `{"cube": "32x16x16"}`.
     Without them, as long as the files hold the same text, every call returns the same frozen profile.
 
     Raises   ConfigError naming the file, the dotted path, the value and the expected values
@@ -255,6 +256,9 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
         not isinstance(overrides, Mapping) or not all(isinstance(path, str) for path in overrides)
     ):
         raise ConfigError(f'overrides is {shown(overrides)}; it must be like {{"cores.cube": 30}}, or None')
+    if overrides and "cube" in overrides:
+        overrides = {**overrides, **load_profile(name).cube.reshaped(overrides["cube"])}
+        del overrides["cube"]
     # Overrides are another layer on top, checked like a file.
     choice = _on_generation(_choose(str(name)), overrides or {})
     if not overrides:
