@@ -230,6 +230,8 @@ def _unknown(given: dict[Any, Any], known: Any, place: tuple[str, ...]) -> Itera
 def _broken_rule(figure: dict[str, Any]) -> str:
     """Return the rule that the parts of a figure break together, if any."""
     bounds, value = figure.get("range"), figure["value"]
+    if figure["confidence"] == "design" and bounds is not None:
+        return "a figure of a design is decided and has no range; what may lie in one is assumed"
     if bounds is None:
         # A guess without a range looks like a fact: reports could not show how much hangs on it.
         if figure["confidence"] == "assumed":

@@ -216,14 +216,19 @@ class _Choice(NamedTuple):
         return found
 
     @property
+    def sources(self) -> dict[str, str]:
+        """What the tags of all files' sources mean."""
+        return {key: text for file, _ in self.files for key, text in file.sources.items()}
+
+    @property
     def problems(self) -> list[str]:
         """Problems of the files' entries that are no figures."""
         return [problem for file, _ in self.files for problem in file.problems]
 
     def profile(self, tree: Mapping[str, Any], *, overridden: bool = False) -> Profile:
         """Return the profile of a checked tree of figures; `overridden` if the caller changed some."""
-        sources = {key: text for file, _ in self.files for key, text in file.sources.items()}
-        return build_profile(dict(self.names) | {"evidence": self._evidence(tree, overridden)}, tree, sources)
+        names = dict(self.names) | {"evidence": self._evidence(tree, overridden)}
+        return build_profile(names, tree, self.sources)
 
     def _evidence(self, tree: Mapping[str, Any], overridden: bool) -> str:
         """Return the evidence, with the product's name where its figures are changed.
@@ -273,6 +278,13 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 @lru_cache(maxsize=32)
 def _built(choice: _Choice) -> Profile:
     return choice.profile(check(choice.layers, choice.problems))
+
+
+@default_floats
+def load_tree(name: str) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """Return a product's variant, its figures as files have them, and what their sources mean."""
+    choice = _on_generation(_choose(name), {})
+    return dict(choice.names)["variant"], check(choice.layers, choice.problems), choice.sources
 
 
 @default_floats

@@ -79,7 +79,7 @@ def _is_number(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
-CONFIDENCES = ("vendor file", "vendor doc", "measured", "paper", "derived", "assumed")
+CONFIDENCES = ("vendor file", "vendor doc", "measured", "paper", "derived", "assumed", "design")
 PIPES = ("M", "V", "MTE1", "MTE2", "MTE3", "FIX")
 BUFFERS = ("L1", "L0A", "L0B", "L0C", "UB", "BT", "FB")
 # Every product has the first five.
