@@ -17,6 +17,8 @@ def profiles(arguments: Any) -> int:
 
     if arguments.new is not None:
         return new_profile(arguments.new, arguments.like)
+    if arguments.like is not None:
+        raise ConfigError(f"--like {arguments.like}: names the model of a new file; add --new FILE.toml")
     if arguments.name is not None:
         profile = load_profile(arguments.name)
         if arguments.json:
