@@ -46,7 +46,7 @@ def new_product(like: str | None = None) -> str:
     if like is None:
         named = {path: None for path, needed in _paths(TREE) if needed}
         more = [path for path, needed in _paths(TREE) if not needed]
-        variant, sources, lines = "", {}, list(_lines(named, "", more))
+        variant, sources, lines = "", dict[str, str](), list(_lines(named, "", more))
     else:
         variant, tree, sources = load_tree(like)
         lines = list(_lines(dict(leaves(tree)), variant, ()))
