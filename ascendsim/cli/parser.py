@@ -134,6 +134,15 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
         "name", nargs="?", metavar="PRODUCT", help="product, variant or path of a .toml file"
     )
     profiles.add_argument("--json", action="store_true", help="print JSON")
+    profiles.add_argument(
+        "--new",
+        type=Path,
+        metavar="FILE",
+        help="write the file of a chip of your own: every figure with unit and meaning, to be filled in",
+    )
+    profiles.add_argument(
+        "--like", metavar="PRODUCT", help="with --new: a product whose figures the file begins with"
+    )
     profiles.set_defaults(command=_profiles)
     others = {"check": add_check(choices), "validate": add_validate(choices)}
     others |= {"calibrate": add_calibrate(choices)}

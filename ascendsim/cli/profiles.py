@@ -7,12 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ascendsim.errors import ConfigError
+
 
 def profiles(arguments: Any) -> int:
     """List products and variants, or the figures of one."""
     from ascendsim.profile import list_products, load_profile
     from ascendsim.report.document import profile_entry, variant_entry
 
+    if arguments.new is not None:
+        return new_profile(arguments.new, arguments.like)
+    if arguments.like is not None:
+        raise ConfigError(f"--like {arguments.like}: names the model of a new file; add --new FILE.toml")
     if arguments.name is not None:
         profile = load_profile(arguments.name)
         if arguments.json:
@@ -33,6 +39,24 @@ def profiles(arguments: Any) -> int:
         from ascendsim.report.terminal import print_products
 
         print_products(rows)
+    return 0
+
+
+def new_profile(path: Path, like: str | None) -> int:
+    """Write the file of a chip that does not exist yet; one that is there stays."""
+    from ascendsim.files import write_text
+    from ascendsim.profile.new import CHECK, DECIDE, FILL_IN, new_product
+    from ascendsim.report.terminal import print_line
+
+    if path.suffix != ".toml":
+        raise ConfigError(f"--new {path}: a product file ends in .toml, such as {path.name}.toml")
+    if path.exists():
+        raise ConfigError(f"--new {path}: is there already; name another file, or remove it")
+    text = new_product(like)
+    write_text(path, text)
+    marks = {mark: text.count(f"  # {mark}") for mark in (FILL_IN, DECIDE, CHECK)}
+    counted = ", ".join(f"{count} marked {mark}" for mark, count in marks.items() if count)
+    print_line(f"{path}: {counted}; then `ascendsim run --product {path}`")
     return 0
 
 

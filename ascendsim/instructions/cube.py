@@ -16,36 +16,60 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.profile import Profile
+    from ascendsim.profile.memory import Load3d
     from ascendsim.program.places import CoreMemory
 
 
-FRACTAL_BYTES = 512
-FRACTAL_ROWS = 16
+# Of the layouts in memory and L1, whatever the cube: rows of a block, and bytes of each, a group of channels.
+# A load makes the cube's fractals of them.
+FRACTAL_ROWS, ROW_BYTES = 16, 32
 
 
-def fractal_pixels(buffer: str, itemsize: int) -> int:
-    """Return the pixels that one fractal of 512 bytes has in L0A or L0B."""
-    # In L0A pixels are the rows of a fractal, 16 of them. In L0B they are the reduction, of which a fractal
-    # has 32 bytes: 16 pixels of 2 bytes, 8 of 4.
-    return FRACTAL_ROWS if buffer == "L0A" else FRACTAL_BYTES // FRACTAL_ROWS // itemsize
+class Gathering(NamedTuple):
+    """Pixels in steps, as load3d gathers them: those of a step, and those of which whole ones come to L0."""
+
+    step: int
+    whole: int
+
+    @classmethod
+    def of(cls, profile: Profile, buffer: str, itemsize: int) -> Gathering:
+        """Return that of patches: pixels are the rows of fractals in L0A, in L0B the reduction."""
+        if buffer == "L0A":
+            return cls(FRACTAL_ROWS, max(FRACTAL_ROWS, profile.cube.m0))
+        # 16 pixels of 2 bytes, 8 of 4: what a fractal of the products has.
+        k0 = profile.cube.depth(itemsize)
+        return cls(min(FRACTAL_ROWS, k0), k0)
+
+    @classmethod
+    def turned(cls, profile: Profile, itemsize: int) -> Gathering:
+        """Return that of grad_output, which comes to L0A with its pixels as the reduction."""
+        return cls(FRACTAL_ROWS, max(FRACTAL_ROWS, profile.cube.depth(itemsize)))
+
+    def empty(self, pixels: Any) -> Any:
+        """Return the steps of nothing but zeros that fill up the last fractal; of numbers or arrays."""
+        return (round_up(pixels, self.whole) - round_up(pixels, self.step)) // self.step
 
 
 def load3d_cycles(
-    profile: Profile, buffer: str, stride_w: int, run: tuple[int, int, int], groups: int, itemsize: int
+    law: Load3d, stride_w: int, run: tuple[int, int, int], groups: int, steps: Gathering
 ) -> Fraction:
     """Return the cycles of load3d for a run of pixels under `groups` (channel group, tap) pairs.
 
     `run` is the first pixel's place in its row, the number of pixels, and the pixels of a row.
     """
-    # The pixels of a fractal that lie in one output row lie a stride apart; each further row begins somewhere
+    # The pixels of a step that lie in one output row lie a stride apart; each further row begins somewhere
     # else and costs the mover a cycle more (the law is in `profile.load3d`).
-    law, deep = profile.load3d[buffer], fractal_pixels(buffer, itemsize)
-    spans = row_spans(*run, deep)
+    spans = row_spans(*run, steps.step)
     cycles = sum(count * law.fractal_cycles(stride_w, spanned) for spanned, count in spans.items())
-    # A fractal has 16 columns in L0B: of 8 pixels those of two groups.
-    data = Fraction(FRACTAL_BYTES * cycles * groups * deep, law.fractal_bytes * FRACTAL_ROWS)
-    commands: int = law.commands(-(-run[1] // FRACTAL_ROWS), groups)
+    cycles += steps.empty(run[1]) * law.fractal_cycles(stride_w, 1)
+    data = Fraction(ROW_BYTES * cycles * groups * steps.step, law.fractal_bytes)
+    commands: int = law.commands(-(-run[1] // max(FRACTAL_ROWS, steps.whole)), groups)
     return data + law.command_cycles * commands
+
+
+def whole_rows(profile: Profile, groups: Any, itemsize: int) -> Any:
+    """Return the groups of 32 bytes in L0A that whole fractals have, at least so many."""
+    return round_up(groups, max(1, profile.cube.depth(itemsize) * itemsize // ROW_BYTES))
 
 
 def row_spans(offset: int, pixels: int, out_width: int, deep: int = FRACTAL_ROWS) -> dict[int, int]:
@@ -61,10 +85,6 @@ def row_spans(offset: int, pixels: int, out_width: int, deep: int = FRACTAL_ROWS
         rows = last // out_width - first // out_width + 1
         spans[rows] = spans.get(rows, 0) + 1
     return spans
-
-
-# Of the reduction in a row of a fractal.
-ROW_BYTES = FRACTAL_BYTES // FRACTAL_ROWS
 
 
 class Window(NamedTuple):
@@ -129,12 +149,16 @@ class Im2col(NamedTuple):
         return self.pixels, self.groups * self.window.c0
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
-        """Cycles of load3d: fractals of 16 pixels at the rate of the output rows they span, and commands."""
+        """Cycles of load3d: steps of pixels at the rate of the output rows they span, and commands."""
         w = self.window
         run = self.first_pixel % w.out_width, self.pixels, w.out_width
-        # Several taps of a few channels share the 32 bytes of a row of a fractal.
+        # Several taps of a few channels share the 32 bytes of a row.
         groups = -(-self.groups * w.c0 * self.itemsize // ROW_BYTES)
-        return load3d_cycles(profile, buffer, w.stride[1], run, groups, self.itemsize)
+        # Zeros fill up the reduction, as all of it is added.
+        if buffer == "L0A":
+            groups = whole_rows(profile, groups, self.itemsize)
+        steps = Gathering.of(profile, buffer, self.itemsize)
+        return load3d_cycles(profile.load3d[buffer], w.stride[1], run, groups, steps)
 
     def load2d_commands(self, profile: Profile) -> int:
         """None: it is load3d."""
@@ -195,7 +219,8 @@ class TapRows(NamedTuple):
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
         """Cycles of the data, whole fractals at the path's rate, and of turning over blocks of weights."""
-        elements = self._rows * round_up(self.columns, FRACTAL_ROWS)
+        rows = round_up(self.groups * self.c0, profile.cube.depth(self.itemsize))
+        elements = rows * round_up(self.columns, profile.cube.n0)
         data = Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
         if not self.backwards:
             return data
@@ -214,11 +239,6 @@ class TapRows(NamedTuple):
         whole = self.c0 * self.itemsize >= ROW_BYTES
         each = self.backwards and self.taps > 1 and whole and not profile.load2d.turned_block_cycles
         return self.groups if each else 1
-
-    @property
-    def _rows(self) -> int:
-        """Rows of the matrix, in whole fractals."""
-        return round_up(self.groups * self.c0, ROW_BYTES // self.itemsize)
 
 
 class Transposed(NamedTuple):
@@ -259,14 +279,15 @@ class Transposed(NamedTuple):
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
         """Cycles of load2d's data, whole fractals at the path's rate, or those of load3d over one tap."""
-        if profile.load3d[buffer].transposes:
+        steps, law = Gathering.turned(profile, self.itemsize), profile.load3d[buffer]
+        pixels = round_up(self.pixels, steps.whole)
+        if law.transposes:
             run = self.place, self.pixels, self.width or self.place + self.pixels
-            law = profile.load3d[buffer]
-            turned: Fraction = law.turned(-(-self.pixels // FRACTAL_ROWS) * self.channels, self.itemsize)
+            turned: Fraction = law.turned(pixels // FRACTAL_ROWS * self.channels, self.itemsize)
             if turned:
                 return turned + law.command_cycles
-            return load3d_cycles(profile, buffer, 1, run, self.channels, self.itemsize)
-        elements = self.channels * self.c0 * round_up(self.pixels, FRACTAL_ROWS)
+            return load3d_cycles(law, 1, run, self.channels, steps)
+        elements = self.channels * self.c0 * pixels
         return Fraction(elements * self.itemsize) / profile.paths[f"L1_{buffer}"].bytes_per_cycle
 
     def load2d_commands(self, profile: Profile) -> int:
@@ -309,16 +330,18 @@ class Submatrix(NamedTuple):
         return self.rows, self.columns
 
     def cycles(self, profile: Profile, buffer: str) -> Fraction:
-        """Cycles of the data: whole fractals, 16 rows or columns by 32 bytes of the reduction.
+        """Cycles of the data: whole fractals, m0 rows or n0 columns by k0 of the reduction.
 
         L0A holds its matrix row by row and L0B column by column, so L0B turns over what is not transposed.
         """
-        reduction, other = (self.columns, self.rows) if buffer == "L0A" else (self.rows, self.columns)
-        size = round_up(reduction * self.itemsize, ROW_BYTES) * round_up(other, FRACTAL_ROWS)
+        cube, left = profile.cube, buffer == "L0A"
+        reduction, other = (self.columns, self.rows) if left else (self.rows, self.columns)
+        side = round_up(other, cube.m0 if left else cube.n0)
+        elements = round_up(reduction, cube.depth(self.itemsize)) * side
         path = profile.paths[f"L1_{buffer}"]
-        turned = self.transposed == (buffer == "L0A")
+        turned = self.transposed == left
         slower = path.transposing_bytes_per_cycle
-        return Fraction(size) / (slower if turned and slower else path.bytes_per_cycle)
+        return Fraction(elements * self.itemsize) / (slower if turned and slower else path.bytes_per_cycle)
 
     def load2d_commands(self, profile: Profile) -> int:
         """None: matmul kernels fetch a whole part with one load3d."""

@@ -213,7 +213,6 @@ class LoadL0B(LoadL0A):
 
 
 FLOAT32_BYTES = 4
-FRACTAL_COLUMNS = 16
 
 
 def in_channel_groups(tile: NDArray[np.float32], c0: int) -> NDArray[np.float32]:
@@ -279,9 +278,9 @@ class Fixpipe(_Fixpipe, Command):
         """Return head, traffic and latency of the path L0C_GM; reading L0C in turns slows the traffic."""
         path, unit = profile.paths["L0C_GM"], profile.fixpipe
         rate, least = Fraction(path.bytes_per_cycle), path.least_cycles
-        # A fractal of L0C has 16 columns; groups of 8 (float32) cut each in two, and that is slow.
+        # A fractal of L0C has n0 columns; groups of fewer (8 of float32) cut each in parts, and that is slow.
         added = Fraction(0)
-        if self.cut or 0 < self.c0 < FRACTAL_COLUMNS:
+        if self.cut or 0 < self.c0 < profile.cube.n0:
             rate = Fraction(unit.channel_split_bytes_per_cycle or rate)
             added = Fraction(unit.channel_split_atomic_bytes_per_cycle) if self.posted else added
         # A plain matrix has its fractals turned into rows on the way (NZ to ND), which has a least of its

@@ -120,11 +120,12 @@ def summarise(
     """Return the cycles, microseconds and shares of one kernel."""
     # Read off the times: `Kernel.blocks` and `Kernel.cores_used` would have the work of the cores planned.
     cores = times.cores
-    busy = average_busy(times, cores)
+    busy, launch_us = average_busy(times, cores), profile.launch_us(kernel.blocks_on(cores))
     return KernelResult(
         name=kernel.name,
         cycles=times.cycles,
-        time_us=times.cycles / profile.clock.cube_mhz + profile.launch_us(kernel.blocks_on(cores)),
+        time_us=times.cycles / profile.clock.cube_mhz + launch_us,
+        launch_us=launch_us,
         cores_used=len(cores),
         busy=busy,
         bound_by=bound_by(busy),

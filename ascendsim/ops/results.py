@@ -57,6 +57,7 @@ class KernelResult:
 
     cycles            of the cube clock, from the entry of the first core to the end of the last, no launch
     time_us           with launch: what msprof calls the task duration
+    launch_us         of it what starting the kernel takes, beside the work of its cores
     cores_used        cores with work in at least one phase
     busy              pipe -> cycles, averaged over the used cores that have the pipe; where cube and vector
                       cores both have it, over those that are busier with it
@@ -76,6 +77,7 @@ class KernelResult:
     name: str
     cycles: int
     time_us: float
+    launch_us: float
     cores_used: int
     busy: Mapping[str, float]
     bound_by: str

@@ -131,11 +131,15 @@ class Change(NamedTuple):
     def on(self, profile: Profile) -> FrozenMap[str, Any]:
         """Return the values on a product: dotted path -> value, whole where the product's is whole.
 
-        Where cube cores change and nothing is said of the vector cores beside them, these follow.
+        A figure "cube" is the whole one, as `Cube.reshaped` reads it. Where cube cores change and nothing is
+        said of the vector cores beside them, these follow.
         Raises   ConfigError for a path that is no figure, a factor on a value that is no number, or a value
                  that the figure cannot have
         """
-        values = {path: value_on(path, said, profile) for path, said in self.figures.items()}
+        figures = dict(self.figures)
+        if "cube" in figures:
+            figures = profile.cube.reshaped(figures.pop("cube")) | figures
+        values = {path: value_on(path, said, profile) for path, said in figures.items()}
         return FrozenMap(values | _following(values, profile))
 
 

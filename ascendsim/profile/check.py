@@ -8,6 +8,8 @@ from ascendsim.profile.schema import (
     ABOUT_TABLES,
     ABOUT_TEXTS,
     CONFIDENCES,
+    CUBE_BYTES,
+    FRACTAL_ROW_BYTES,
     INTEGER_DTYPES,
     MOST_CORES,
     TREE,
@@ -78,6 +80,23 @@ def _of_rates(tree: Tree) -> Iterator[str]:
         # Sums of int8 products are exact in int32: there is no model to choose.
         if dtype not in INTEGER_DTYPES and dtype not in tree["accumulation"]:
             yield f"accumulation.{dtype}: missing, though cube.rates.{dtype} exists; expected a model's text"
+    # A load brings elements of a size to L0 and knows no more of them: a fractal has one shape for all.
+    first: dict[int, str] = {}
+    least, most = FRACTAL_ROW_BYTES
+    for dtype, rate in rates.items():
+        size, k0 = CUBE_BYTES[dtype], rate["k0"]["value"]
+        like = first.setdefault(size, dtype)
+        if not least <= k0 * size <= most:
+            yield (
+                f"cube.rates.{dtype}.k0: got {k0}, a row of {k0 * size} bytes in a fractal; expected "
+                f"{max(1, least // size)} to {most // size}, rows of {least} to {most} bytes"
+            )
+        elif k0 != rates[like]["k0"]["value"]:
+            yield (
+                f"cube.rates.{dtype}.k0: got {k0}, but {like}, as wide, has {rates[like]['k0']['value']}; "
+                f"change both, or the whole cube, such as cube={tree['cube']['m0']['value']}x"
+                f"{tree['cube']['n0']['value']}x{rates['float16']['k0']['value']}"
+            )
     # It differs by product, 11 or 10, so that no default would be right.
     if "hf32" in rates and "hf32_mantissa_bits" not in tree["cube"]:
         yield "cube.hf32_mantissa_bits: missing, though cube.rates.hf32 exists"
@@ -211,6 +230,8 @@ def _unknown(given: dict[Any, Any], known: Any, place: tuple[str, ...]) -> Itera
 def _broken_rule(figure: dict[str, Any]) -> str:
     """Return the rule that the parts of a figure break together, if any."""
     bounds, value = figure.get("range"), figure["value"]
+    if figure["confidence"] == "design" and bounds is not None:
+        return "a figure of a design is decided and has no range; what may lie in one is assumed"
     if bounds is None:
         # A guess without a range looks like a fact: reports could not show how much hangs on it.
         if figure["confidence"] == "assumed":

@@ -216,14 +216,19 @@ class _Choice(NamedTuple):
         return found
 
     @property
+    def sources(self) -> dict[str, str]:
+        """What the tags of all files' sources mean."""
+        return {key: text for file, _ in self.files for key, text in file.sources.items()}
+
+    @property
     def problems(self) -> list[str]:
         """Problems of the files' entries that are no figures."""
         return [problem for file, _ in self.files for problem in file.problems]
 
     def profile(self, tree: Mapping[str, Any], *, overridden: bool = False) -> Profile:
         """Return the profile of a checked tree of figures; `overridden` if the caller changed some."""
-        sources = {key: text for file, _ in self.files for key, text in file.sources.items()}
-        return build_profile(dict(self.names) | {"evidence": self._evidence(tree, overridden)}, tree, sources)
+        names = dict(self.names) | {"evidence": self._evidence(tree, overridden)}
+        return build_profile(names, tree, self.sources)
 
     def _evidence(self, tree: Mapping[str, Any], overridden: bool) -> str:
         """Return the evidence, with the product's name where its figures are changed.
@@ -244,7 +249,8 @@ class _Choice(NamedTuple):
 def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Profile:
     """Load a product by its name, a variant's, a vendor's, or the path of a file of one's own.
 
-    `overrides` maps dotted paths to values that replace the product's figures, as `{"cores.cube": 30}`.
+    `overrides` maps dotted paths to values that replace the product's figures, as `{"cores.cube": 30}`; of
+    the whole cube, `{"cube": "32x16x16"}`.
     Without them, as long as the files hold the same text, every call returns the same frozen profile.
 
     Raises   ConfigError naming the file, the dotted path, the value and the expected values
@@ -255,6 +261,9 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
         not isinstance(overrides, Mapping) or not all(isinstance(path, str) for path in overrides)
     ):
         raise ConfigError(f'overrides is {shown(overrides)}; it must be like {{"cores.cube": 30}}, or None')
+    if overrides and "cube" in overrides:
+        overrides = {**overrides, **load_profile(name).cube.reshaped(overrides["cube"])}
+        del overrides["cube"]
     # Overrides are another layer on top, checked like a file.
     choice = _on_generation(_choose(str(name)), overrides or {})
     if not overrides:
@@ -269,6 +278,13 @@ def load_profile(name: str | Path, overrides: Mapping[str, Any] | None = None) -
 @lru_cache(maxsize=32)
 def _built(choice: _Choice) -> Profile:
     return choice.profile(check(choice.layers, choice.problems))
+
+
+@default_floats
+def load_tree(name: str) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """Return a product's variant, its figures as files have them, and what their sources mean."""
+    choice = _on_generation(_choose(name), {})
+    return dict(choice.names)["variant"], check(choice.layers, choice.problems), choice.sources
 
 
 @default_floats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,9 +10,10 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
-from ascendsim.errors import UnsupportedError
+from ascendsim.errors import ConfigError, UnsupportedError, shown
 from ascendsim.frozen import cached_property
 from ascendsim.profile.check import hint
+from ascendsim.profile.schema import CUBE_BYTES, CUBE_SIDES
 
 Exact: TypeAlias = int | Fraction
 
@@ -255,9 +257,16 @@ class CubeRate(NamedTuple):
     macs_per_cycle: int
 
 
+_SHAPE = re.compile(r"\d+x\d+x\d+")
+
+
 @dataclass(frozen=True)
 class Cube:
-    """The matrix unit of one core."""
+    """The matrix unit of one core.
+
+    It multiplies fractals: m0 x k0 elements of the left matrix, in L0A, by k0 x n0 of the right one, in L0B,
+    into m0 x n0 sums in L0C. Their bytes follow from these and the elements' size.
+    """
 
     m0: int
     n0: int
@@ -267,6 +276,42 @@ class Cube:
     same_l0c_spacing_cycles: int
     # 0 where the cube has no HF32; the property below refuses to say so.
     _hf32_mantissa_bits: int
+
+    def depth(self, itemsize: int) -> int:
+        """Return the elements of so many bytes that a fractal has of the reduction, its k0."""
+        return self._depths[itemsize]
+
+    @cached_property
+    def _depths(self) -> Mapping[int, int]:
+        # What the cube does not multiply, no load brings: of these float16 decides, as every cube takes it.
+        depths = {size: 2 * self.rates["float16"].k0 // size for size in CUBE_BYTES.values()}
+        return depths | {CUBE_BYTES[dtype]: rate.k0 for dtype, rate in self.rates.items()}
+
+    def reshaped(self, said: Any) -> dict[str, int]:
+        """Return the figures, by path, of this cube as "m0 x n0 x k0", k0 of float16: those that change.
+
+        The reduction grows alike in every format, in a fractal and in a cycle, where one product stays at
+        least.
+        Raises   ConfigError for another text, and sides that no cube has
+        """
+        sides = tuple(map(int, said.split("x"))) if isinstance(said, str) and _SHAPE.fullmatch(said) else ()
+        least, most = CUBE_SIDES
+        if not sides or any(side & (side - 1) or not least <= side <= most for side in sides):
+            raise ConfigError(
+                f"change of cube: got {shown(said)}; expected m0 x n0 x k0 of float16, powers of two from "
+                f"{least} to {most}, such as cube=32x16x16"
+            )
+        m0, n0, k0 = sides
+        had = self.rates["float16"].k0
+        made = {"m0": m0, "n0": n0}
+        for dtype, rate in self.rates.items():
+            made[f"rates.{dtype}.k0"] = rate.k0 * k0 // had
+            made[f"rates.{dtype}.block_k"] = max(1, rate.block_k * k0 // had)
+        own = {"m0": self.m0, "n0": self.n0}
+        own |= {
+            f"rates.{d}.{name}": getattr(r, name) for d, r in self.rates.items() for name in ("k0", "block_k")
+        }
+        return {f"cube.{path}": value for path, value in made.items() if value != own[path]}
 
     def rate(self, dtype: str) -> CubeRate:
         """Return the rate of an operand dtype; UnsupportedError where this cube does not take it."""
@@ -285,8 +330,9 @@ class Cube:
 
 
 class Load3d(NamedTuple):
-    """The img2col rate law of one L0 buffer, per 512-byte fractal of 16 output pixels, and per command.
+    """The img2col rate law of one L0 buffer, per 16 output pixels of `fractal_bytes` in all, and per command.
 
+    fractal_bytes    what the cycles of the law bring: how fast, not what shape. The shape is the cube's
     command_cycles   what each command takes, beside the path's head and its fractals
     command_covers   what of the fractals, pixels by (channel group, tap), one command makes: "matrix", all of
                      them; or "line", one row or one column of them

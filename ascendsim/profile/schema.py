@@ -43,6 +43,13 @@ def integer(least: int, most: int) -> Kind:
     return Kind(words, lambda value: _is_number(value, int) and least <= value <= most, limits=(least, most))
 
 
+def power_of_two(least: int, most: int) -> Kind:
+    """Return the rule of a power of two from a least one on, up to a largest one."""
+    words = f"a power of two from {least} to {most}"
+    sizes = [1 << exponent for exponent in range(least.bit_length() - 1, most.bit_length())]
+    return Kind(words, lambda value: _is_number(value, int) and value in sizes, limits=(least, most))
+
+
 def number(least: float, most: float) -> Kind:
     """Return the rule of a number from a least value on, up to a largest one; NaN is none."""
     words = f"a number from {least} to {most}"
@@ -72,7 +79,7 @@ def _is_number(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
-CONFIDENCES = ("vendor file", "vendor doc", "measured", "paper", "derived", "assumed")
+CONFIDENCES = ("vendor file", "vendor doc", "measured", "paper", "derived", "assumed", "design")
 PIPES = ("M", "V", "MTE1", "MTE2", "MTE3", "FIX")
 BUFFERS = ("L1", "L0A", "L0B", "L0C", "UB", "BT", "FB")
 # Every product has the first five.
@@ -89,6 +96,11 @@ CUBE_DTYPES = (
     *("float16", "bfloat16", "float32", "hf32", "float8_e4m3fn", "float8_e5m2", "hifloat8"),
     *INTEGER_DTYPES,
 )
+# Bytes of an element of each, as it lies in a buffer.
+CUBE_BYTES = {
+    dtype: 4 if dtype in ("float32", "hf32") else 2 if dtype in ("float16", "bfloat16") else 1
+    for dtype in CUBE_DTYPES
+}
 # Kinds of vector instructions. A product says what a repeat of the first nine costs; of the others if it was
 # measured.
 REPEATS = (
@@ -110,6 +122,8 @@ ON_CHIP, SLOT = integer(32, MOST_ON_CHIP), integer(1, 4096)
 CYCLES = number(0, MOST_CYCLES)
 # Rates are kept in thousandths: anything below would be no rate at all.
 RATE, SHARE, MICROSECONDS = number(0.001, 10**6), number(0.01, 1), number(0, 10**6)
+# Sides of the cube, and the bytes of the reduction in a row of a fractal: 8 to 64 elements of float16.
+CUBE_SIDES, FRACTAL_ROW_BYTES = (8, 64), (16, 128)
 STRIDES = listed("integers of at least 1", POSITIVE)
 TRUTH = truth()
 # Formats that a conversion out of float32 can overflow.
@@ -127,9 +141,9 @@ TREE: dict[str, Any] = {
     "clock": {"cube_mhz": POSITIVE, "vector_mhz": POSITIVE},
     "buffers": Each(BUFFERS, BUFFERS[:5], {"capacity_bytes": ON_CHIP, "alignment_bytes": SLOT}),
     "cube": {
-        "m0": SIZE,
-        "n0": SIZE,
-        "rates": Each(CUBE_DTYPES, ("float16",), {"k0": SIZE, "block_k": SIZE}),
+        "m0": power_of_two(*CUBE_SIDES),
+        "n0": power_of_two(*CUBE_SIDES),
+        "rates": Each(CUBE_DTYPES, ("float16",), {"k0": power_of_two(4, 128), "block_k": SIZE}),
         "mmad_head_cycles": COUNT,
         "mmad_latency_cycles": COUNT,
         "same_l0c_spacing_cycles": COUNT,

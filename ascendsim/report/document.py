@@ -41,7 +41,7 @@ def kernel_entry(kernel: KernelResult, profile: Profile, *, path: bool = True) -
         "name": kernel.name,
         "cycles": kernel.cycles,
         "time_us": kernel.time_us,
-        "launch_us": profile.launch_us(blocks),
+        "launch_us": kernel.launch_us,
         "entry_us": entry / mhz,
         "entry_cycles": entry,
         "core_us": (kernel.cycles - entry) / mhz,

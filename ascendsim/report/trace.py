@@ -392,8 +392,7 @@ def write_trace(path: Path, kernels: Iterable[KernelResult], profile: Profile, m
         named: set[tuple[int, int]] = set()
         at_us = 0.0
         for kernel in kernels:
-            # A difference of two floats, which without a launch may come out a hair below 0.
-            launch_us = max(kernel.time_us - kernel.cycles / clock_mhz, 0.0)
+            launch_us = kernel.launch_us
             context = TraceContext(TraceClock(at_us + launch_us, clock_mhz), kinds, moved, numbers)
             chosen, left_out = _chosen(kernel, budget)
             omitted += left_out

@@ -73,15 +73,18 @@ def _best_of_all(
     designs = [design for design, _ in found]
     counts = {place: place[0].count for place in _places(question)}
     us = {
-        number: sum(count * best[number, place].time_us for place, count in counts.items())
+        number: sum(
+            count * best[number, place].time_us for place, count in counts.items() if (number, place) in own
+        )
         for number, at in enumerate(timed)
         if not designs[at].reason
     }
-    fastest = min(us, key=lambda number: us[number], default=0)
+    whole = [number for number in us if designs[timed[number]].whole]
+    fastest = min(whole, key=lambda number: us[number], default=0)
     for number, tuned_us in us.items():
         behind, share = None, 1 - us[fastest] / tuned_us
         # What is within the margin is not told apart, wherever figures lie.
-        if question.doubt and share > question.margin:
+        if question.doubt and number in whole and share > question.margin:
             saving = Saving(family, best, counts, number, fastest, {}, asking)
             behind = doubt_of(saving, share, question.margin)
         designs[timed[number]] = replace(designs[timed[number]], tuned_us=tuned_us, behind=behind)
@@ -144,24 +147,26 @@ def _design(
         return Design(name, values, None, reason=str(error)), {}
     if question.budget is not None and cost > question.budget:
         return Design(name, values, cost, reason=OVER_BUDGET), {}
-    usual_us, plans = 0.0, dict[Place, list[Plans]]()
-    try:
-        for layer, gradient in _places(question):
-            asked = _asked(question, layer, gradient, values)
+    usual_us, plans, without = 0.0, dict[Place, list[Plans]](), dict[str, str]()
+    for layer, gradient in _places(question):
+        asked = _asked(question, layer, gradient, values)
+        try:
             tuner = Tuner(asked, engine, budget, compute_dtype_of(asked))
             usual, best = tune(tuner)
-            usual_us += layer.count * tuner.score(usual)
-            plans[layer, gradient] = [Plans({gradient: trial.plan}) for trial in (usual, best)]
-    except AscendSimError as error:
-        if not budget.cut:
-            return Design(name, values, cost, reason=str(error)), {}
+        except AscendSimError as error:
+            without[f"{gradient} of {layer.name}"] = str(error)
+            continue
+        usual_us += layer.count * tuner.score(usual)
+        plans[layer, gradient] = [Plans({gradient: trial.plan}) for trial in (usual, best)]
     # A design with fewer tried plans would lose against the others for this alone.
     if budget.cut:
         raise ConfigError(
             f"time or trials are used up in design {name}; what was computed is kept: run the same command "
             "again to go on"
         )
-    return Design(name, values, cost, usual_us), plans
+    if not plans:
+        return Design(name, values, cost, reason=next(iter(without.values()), "")), {}
+    return Design(name, values, cost, usual_us, without=FrozenMap(without)), plans
 
 
 def _asked(

@@ -124,7 +124,8 @@ def _best(gemm, machine, *, shorten, in_row):
     if machine.profile.core_structure == "unified" and s.insert != (1, 1):
         # Two pieces of results, float32 if the reduction is split, beside four of a pixel of 32 bytes.
         most_m = (ub - 4 * 32) // (2 * s.c0 * 4)
-    found = blocks(machine.profile, s.itemsize, (pixels, gemm.columns), (16, s.c0, s.c0), most_m)
+    unit = max(s.c0, machine.profile.cube.rates[gemm.compute_dtype].k0)
+    found = blocks(machine.profile, s.itemsize, (pixels, gemm.columns), (16, s.c0, unit), most_m)
     ranked = sorted((_rank(gemm, machine, block, in_row=in_row) for block in found), key=lambda c: c.bound)
     best = []
     for number, candidate in enumerate(ranked):
@@ -132,8 +133,8 @@ def _best(gemm, machine, *, shorten, in_row):
         if best and number >= LONGEST_LIST:
             break
         fitting = _with_chunks(gemm, machine, candidate, in_row=in_row)
-        while fitting is None and shorten and candidate.base_k > s.c0:
-            block = candidate.block._replace(k=round_up(candidate.base_k // 2, s.c0))
+        while fitting is None and shorten and candidate.base_k > unit:
+            block = candidate.block._replace(k=round_up(candidate.base_k // 2, unit))
             candidate = _rank(gemm, machine, block, in_row=in_row)
             fitting = _with_chunks(gemm, machine, candidate, in_row=in_row)
         if fitting is not None:
@@ -144,8 +145,9 @@ def _best(gemm, machine, *, shorten, in_row):
 def _rank(gemm, machine, block, *, in_row):
     """Bound the cycles of a base block as if loads from GM were free."""
     s = gemm.sliding
-    reduction = gemm.all_taps.groups * s.c0
-    base_k = even_slice(reduction, min(block.k, reduction), s.c0)
+    unit = max(s.c0, machine.profile.cube.rates[gemm.compute_dtype].k0)
+    reduction = round_up(gemm.all_taps.groups * s.c0, unit)
+    base_k = even_slice(reduction, min(block.k, reduction), unit)
     # A depth that nothing reaches is filled with zeros, not computed; the others meet unequally many depths.
     depths = [len(pairs) for pairs in gemm.depths if pairs]
     tiles = s.pixel_tile_count(block.m, in_row=in_row)

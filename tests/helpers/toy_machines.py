@@ -397,6 +397,7 @@ def hand_kernel(phases=PHASES, cycles=100, name="grad_weight", time_us=1.1):
         name=name,
         cycles=cycles,
         time_us=time_us,
+        launch_us=time_us - cycles / 1000,
         cores_used=3,
         busy={"S": 10, "MTE2": 37.5, "M": 10, "V": 30},
         bound_by="MTE2",

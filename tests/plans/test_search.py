@@ -49,6 +49,10 @@ COMMANDS = {
 }
 
 
+CUBES = ("8x8x8", "8x8x16", "32x16x16", "32x32x32", "64x64x16", "64x64x64")
+COMMANDS |= {cube: load_profile("910B2", {"cube": cube}) for cube in CUBES}
+
+
 def assert_same_choice(problem, profile, compute):
     """Compare both searches; of equal tilings the first stays first, so there is one answer."""
     gemm = DgradGemm.of(problem, compute)
@@ -76,6 +80,13 @@ def test_any_problem_gets_what_a_plain_search_finds(name, data):
     computes = sorted({"float16", "bfloat16", "float32", "hf32"} & set(profile.cube.rates))
     problem = data.draw(problems(*((30, 300) if name.startswith("toy") else (300, 9000))))
     assert_same_choice(problem, profile, data.draw(st.sampled_from(computes)))
+
+
+@pytest.mark.parametrize("compute", ["float16", "float32"])
+@pytest.mark.parametrize("cube", CUBES)
+def test_any_cube_gets_what_a_plain_search_finds(cube, compute):
+    for layer in LAYERS[::6]:
+        assert_same_choice(ConvProblem(**layer.problem_options(4)), COMMANDS[cube], compute)
 
 
 # Two base blocks, one the other turned round, with equal bounds: (product, input, weight). Taking the last of
@@ -111,7 +122,7 @@ def test_all_layers_get_what_a_plain_search_finds(layer, product):
     st.integers(1, 500),
     st.integers(1, 40),
     st.sampled_from([("L0A", LoadL0A), ("L0B", LoadL0B)]),
-    st.sampled_from(["matrix", "line"]),
+    st.sampled_from(sorted(COMMANDS)),
 )
 def test_a_load_of_patches_costs_what_the_instruction_says(out_size, stride, pixels, groups, load, covers):
     # No load has more pixels than L0 of 64 KiB has rows.
@@ -122,10 +133,10 @@ def test_a_load_of_patches_costs_what_the_instruction_says(out_size, stride, pix
     assert costs.load_image(pixels, groups) == kind(NOWHERE, NOWHERE, read).cost(profile).cycles
 
 
-@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("product", [*PRODUCTS, *CUBES])
 @given(st.integers(1, 30), st.integers(1, 40), st.booleans(), st.sampled_from([(16, 2), (8, 4)]))
 def test_loads_of_weights_cost_what_the_instruction_says(product, groups, columns, backwards, held):
-    profile, (c0, itemsize) = profile_of(product), held
+    profile, (c0, itemsize) = COMMANDS.get(product) or profile_of(product), held
     sliding = Sliding((9, 9), (9, 9), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), c0, itemsize)
     costs = SearchCosts(Rates(profile, "float16", 24), sliding, "L0A")
     for taps in (1, 9):

@@ -16,6 +16,7 @@ import ascendsim
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.profile import Generation, configs_directory, files, list_products, load_profile
+from ascendsim.profile.new import CHECK, DECIDE, FILL_IN, meanings, new_product, unit_of
 from tests.helpers.toy_machines import EVERY, PLAIN, refusal, toy_split, toy_unified, write
 
 # --- Does every product load, under which names, quickly and from where? -------------------------------
@@ -405,3 +406,78 @@ def test_the_document_names_the_products_of_each_table():
 def test_the_documented_table_of_one_s_own_loads(tmp_path):
     example = re.search(r"```toml\n(.*?)```", SECTION, re.S)[1]
     assert load_profile(write(tmp_path, example)).generation.deterministic_sum == "tree"
+
+
+# -------------------------------------------------------------------------------------------------------
+# Has the file of a new chip every figure, and is it its model's until something is changed?
+# -------------------------------------------------------------------------------------------------------
+
+LAYER = ConvProblem((2, 64, 14, 14), (64, 64, 3, 3), padding=1)
+
+
+@pytest.mark.parametrize("product", ["910B2", "910_9382", "950PR_9589", "310P3", "910A"])
+def test_a_new_file_like_a_product_has_its_figures_and_its_cycles(tmp_path, product):
+    file = write(tmp_path, new_product(product))
+    one, other = load_profile(product), load_profile(file)
+    assert {path: figure.value for path, figure in other.figures.items()} == {
+        path: figure.value for path, figure in one.figures.items()
+    }
+    times = [estimate(LAYER, product=name).to_records() for name in (product, file)]
+    assert [row["cycles"] for row in times[0]] == [row["cycles"] for row in times[1]]
+
+
+def test_what_a_designer_decides_is_no_ignorance_and_inherits_no_evidence(tmp_path):
+    text = new_product("910B2")
+    design, usual = load_profile(write(tmp_path, text)), load_profile("910B2")
+    assert design.evidence == "a design: nobody has measured it"
+    kinds = {path: figure.confidence for path, figure in design.figures.items()}
+    assert set(kinds.values()) == {"design", "derived", "assumed"}
+    assert design.assumed().keys() == usual.assumed().keys()
+    for path, figure in usual.figures.items():
+        if figure.confidence in ("vendor file", "vendor doc"):
+            assert (kinds[path], design.figures[path].range) == ("design", None)
+            assert design.figures[path].note.startswith(f"910B2's, there {figure.confidence}")
+        elif figure.range and figure.confidence != "derived":
+            assert design.figures[path].range == figure.range
+    assert (text.count(f"  # {DECIDE}"), text.count(f"  # {CHECK}")) == (
+        sum(kind == "design" for kind in kinds.values()),
+        sum(figure.source in text for path, figure in design.figures.items() if kinds[path] != "design"),
+    )
+
+
+def test_a_decision_has_no_range(tmp_path):
+    text = (
+        'base = "910B2"\n[clock]\n'
+        'cube_mhz = { value = 900, source = "us", confidence = "design", range = [800, 1000] }'
+    )
+    assert "a figure of a design is decided and has no range" in refusal(write(tmp_path, text))
+
+
+def test_a_new_file_without_a_model_names_all_that_must_be_filled_in(tmp_path):
+    text = new_product()
+    told = refusal(write(tmp_path, text))
+    marked = [line.split(" = ")[0] for line in text.splitlines() if f"  # {FILL_IN}" in line]
+    missing = re.findall(r"([\w.]+)\.value: missing; expected", told)
+    assert sorted(path.rpartition(".")[2] for path in missing) == sorted(marked)
+    # What may be absent is there as well, as a comment; each figure has its meaning, each meaning a figure.
+    known = set(re.findall(r"(?m)^# (\w+)(?: \[[^\]]+\])?: (.+)$", text))
+    assert {meaning for _, meaning in known} == set(meanings().values())
+
+
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("links.memory.nominal_tb_per_s", "TB/s"),
+        ("paths.GM_L1.bytes_per_cycle", "bytes a cycle"),
+        ("paths.GM_L1.head_cycles", "cycles"),
+        ("load3d.L0A.cycles_per_row", "cycles"),
+        ("vector.repeat_cycles.cast", "cycles"),
+        ("clock.cube_mhz", "MHz"),
+        ("launch.base_us", "microseconds"),
+        ("l2.capacity_bytes", "bytes"),
+        ("paths.L0C_UB.m_stall_share", "share"),
+        ("cores.cube", ""),
+    ],
+)
+def test_a_figure_s_unit_is_in_its_name(path, unit):
+    assert unit_of(path) == unit

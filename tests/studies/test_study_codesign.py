@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from ascendsim import estimate, load_profile
+from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import CostFormula, parse_changes
 from ascendsim.report.studies.hardware import (
+    codesign_answered,
     codesign_page,
     codesign_record,
     codesign_sentence,
@@ -16,9 +17,9 @@ from ascendsim.report.studies.hardware import (
 )
 from ascendsim.studies.codesign import study_codesign
 from ascendsim.studies.engine.run import Budget, Engine, Store
-from ascendsim.studies.hardware.records import Design, DesignAnswer, DesignQuestion, Doubt
+from ascendsim.studies.hardware.records import Design, DesignAnswer, DesignQuestion, Doubt, StudiedLayer
 from ascendsim.studies.verdicts import Condition
-from tests.helpers.report_samples import STREAM, STUDIED_LAYERS
+from tests.helpers.report_samples import SMALL, STREAM, STUDIED_LAYERS
 
 PROFILE = load_profile("910B2")
 CORES, L0C = "cores.cube=12,x2", "buffers.L0C.capacity_bytes=x2"
@@ -126,6 +127,24 @@ def test_a_design_that_cannot_be_has_its_reason():
     assert row[-1].startswith("refused: ")
     assert codesign_sentence(found).endswith("1 of 1 designs are on the front; 1 is refused.")
     assert codesign_record(found)["designs"][1]["cost"] is None
+
+
+def test_a_design_that_refuses_a_layer_is_timed_without_it_and_is_on_no_front():
+    wide = ConvProblem((1, 3, 224, 224), (64, 3, 7, 7), stride=2, padding=3)
+    layers = (
+        StudiedLayer("small", SMALL, (False, True, False)),
+        StudiedLayer("wide", wide, (False, True, False)),
+    )
+    asked = replace(question("buffers.L1.capacity_bytes=2560", cost="1", tilings=1), layers=layers)
+    found = answered(asked)
+    as_is, smaller = found.designs
+    assert list(smaller.without) == ["grad_weight of wide"]
+    assert 0 < smaller.tuned_us <= smaller.usual_us
+    assert found.front == (as_is,)
+    assert not found.untold
+    assert codesign_table(found).rows[1][-1] == "without grad_weight of wide"
+    assert codesign_sentence(found).endswith("1 of 1 designs are on the front.")
+    assert "cannot run grad_weight of wide" in codesign_answered(found).notes[-1]
 
 
 def test_a_figure_of_two_groups_is_refused():

@@ -11,7 +11,7 @@ from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.profile import Change, contradiction, parse_changes, read_changes
 from ascendsim.profile.records import DERIVED
 from ascendsim.profile.sources import ranged_figures
-from ascendsim.report.studies.hardware import hardware_tables, tuned_table
+from ascendsim.report.studies.hardware import hardware_table, hardware_tables, notes, tuned_table
 from ascendsim.report.studies.hardware_words import hardware_sentence
 from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.gains import study_hardware
@@ -216,6 +216,23 @@ def test_a_change_that_contradicts_the_product_is_refused_with_its_reason():
     assert {gain.change for gain in answer.gains} == {MEMORY}
     only = answered(question("buffers.L0A.capacity_bytes=64"))
     assert "none of the changes can be timed" in hardware_sentence(only)
+
+
+def test_a_layer_that_a_change_refuses_is_named_and_the_others_go_on():
+    # A row of 7 x 7 taps needs more of L1 than is left.
+    wide = ConvProblem((1, 3, 224, 224), (64, 3, 7, 7), stride=2, padding=3)
+    layers = (StudiedLayer("small", SMALL, BOTH, 2), StudiedLayer("wide", wide, (False, True, False)))
+    change = "buffers.L1.capacity_bytes=2560"
+    answer = answered(question(change, layers=layers, starts=("warm",)))
+    (gain,) = answer.gains
+    assert not answer.refused
+    assert [layer.layer for layer in gain.layers] == ["small"]
+    assert "no tile of this convolution fits in L1" in gain.without["wide"]
+    # The times before leave it out as well.
+    assert gain.base_us == 2 * time_us({}, "warm", problem=SMALL).time_us
+    assert hardware_table(answer).rows[0][0] == f"{change} without wide"
+    assert f"{change} cannot run wide, which no time of it counts" in " ".join(notes(answer))
+    assert "without wide" in hardware_sentence(answer)
 
 
 def test_a_layer_that_the_product_cannot_run_is_told():

@@ -12,7 +12,7 @@ import numpy as np
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import PipeBarrier, is_small, round_up, spacing_needed
-from ascendsim.instructions.movers import FRACTAL_COLUMNS, CopyL0cToUb, Fixpipe, ReadOut, StallCube
+from ascendsim.instructions.movers import CopyL0cToUb, Fixpipe, ReadOut, StallCube
 from ascendsim.instructions.vector import CopyUbToGm
 from ascendsim.ops.plan import GRID, Tiling, shares
 from ascendsim.ops.schedules.base import Schedule
@@ -111,7 +111,7 @@ class Writeback:
         profile = nest.profile
         self._nest, self._tensor, self._c0 = nest, tensor, c0
         self._cut = cut
-        split = (cut or 0 < c0 < FRACTAL_COLUMNS) and not unit_flag
+        split = (cut or 0 < c0 < profile.cube.n0) and not unit_flag
         # Whether L0C is free before what is added of cut ones has arrived.
         self._posted = bool(split and profile.fixpipe.channel_split_atomic_bytes_per_cycle)
         # Unified cores have no Fixpipe: what leaves L0C goes through UB, in the vector pipe.
@@ -254,7 +254,7 @@ class BlockNest(Nest):
         rings = tile_rings(self, cut.tiling, sizes, cut.gemm.sliding.itemsize)
         self.left, self.right, self.l0a, self.l0b, self.l0c = rings
         # Weights lie in groups of so many channels on the device.
-        small_groups = 0 < weights_of < FRACTAL_COLUMNS
+        small_groups = 0 < weights_of < self.profile.cube.n0
         # Results, and pixels that get zeros between them, share UB.
         size, tiles = (sizes.m, sizes.n, c0), cut.tiling.cl0_buffers
         self.out = Writeback(self, target, *size, cut=small_groups, ub_share=1 + spread, l0c_tiles=tiles)

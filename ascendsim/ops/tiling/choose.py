@@ -17,7 +17,8 @@ from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.search.dgrad import dgrad_tilings
 from ascendsim.ops.tiling.search.matmul import matmul_tiling
 from ascendsim.ops.tiling.search.wgrad import wgrad_tilings
-from ascendsim.ops.tiling.timed import fastest_of_few
+from ascendsim.ops.tiling.timed import fastest_of_few, short_buffer
+from ascendsim.ops.tiling.vendor.layer import other_cube
 from ascendsim.ops.tiling.vendor.matmul import operator_tiling
 from ascendsim.ops.tiling.vendor.operators import first_plan, matmul_plan, product_plan
 
@@ -66,11 +67,14 @@ def _remembered(asked: _PlanKey) -> Plan:
     if strategy == "tuned":
         return _tuned(request)
     if strategy == "product":
-        plan, why = (
-            product_plan(request) if isinstance(request.problem, ConvProblem) else matmul_plan(request)
-        )
-        if plan is not None:
+        of_conv = isinstance(request.problem, ConvProblem)
+        plan, why = product_plan(request) if of_conv else matmul_plan(request)
+        # Rules know the parts that were made; a profile of one's own may have other buffers.
+        short = short_buffer(plan, request) if plan is not None and of_conv else ""
+        if plan is not None and not short:
             return replace(plan, chosen_by=plan.chosen_by or "product")
+        if short:
+            why = f"product's plan of {request.gradient} on {request.profile.variant}: {short}"
 
     return replace(search_plan(request), chosen_by="search", instead=why)
 
@@ -99,6 +103,10 @@ def _by_interface(request: PlanRequest) -> Plan:
     # Imported here: most calls have no matrix product.
     from ascendsim.ops.tiling.vendor.matmul import vendor_tiling
 
+    cube = other_cube(request.profile, request.compute_dtype)
+    if cube:
+        why = f"product's plan of a matrix product on {request.profile.variant}: {cube}"
+        return replace(search_plan(request), chosen_by="search", instead=why)
     tiling, rule = vendor_tiling(request.gemm, request.profile, None, planned=True)
     return Plan("matmul", tiling, chosen_by="product", rule=rule)
 

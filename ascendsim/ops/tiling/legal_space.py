@@ -298,7 +298,8 @@ class DgradSpace(Space):
         tasks = gemm.groups * gemm.batch * sum(map(bool, gemm.depths))
         tasks *= s.pixel_tile_count(base.m, in_row=in_row) * -(-gemm.columns // base.n)
         itemsize = gemm.output.itemsize if k_split == 1 else 4
-        return Footprint(round_up(pixels, cube.m0), base.k, round_up(base.n, cube.n0), itemsize, tasks)
+        k = round_up(base.k, cube.rates[gemm.compute_dtype].k0)
+        return Footprint(round_up(pixels, cube.m0), k, round_up(base.n, cube.n0), itemsize, tasks)
 
     def _held(
         self, base: BaseSizes, lefts: list[Taps], rights: list[Taps], copies: tuple[int, int]

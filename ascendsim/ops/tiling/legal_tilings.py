@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from ascendsim.errors import CapacityError, ConfigError, is_bool, refusal, shown, whole
 from ascendsim.frozen import cached_property
-from ascendsim.instructions.cube import FRACTAL_BYTES, FRACTAL_ROWS, fractal_pixels, round_up, row_spans
+from ascendsim.instructions.cube import FRACTAL_ROWS, ROW_BYTES, Gathering, round_up, row_spans
 from ascendsim.ops.plan import Tiling, even_parts
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
@@ -290,10 +290,10 @@ class _Work(ABC):
 
     def patches(self, buffer: str, stride: int) -> Fraction:
         """Return the cycles of load3d for one (channel group, tap) of all pixels of an image."""
-        law, deep = self.profile.load3d[buffer], fractal_pixels(buffer, self.s.itemsize)
+        law, deep = self.profile.load3d[buffer], Gathering.of(self.profile, buffer, self.s.itemsize).step
         spans = row_spans(0, self.s.pixels, self.s.out_size[1], deep)
         cycles = sum(count * law.fractal_cycles(stride, rows) for rows, count in spans.items())
-        return Fraction(FRACTAL_BYTES * cycles * deep, law.fractal_bytes * FRACTAL_ROWS)
+        return Fraction(ROW_BYTES * cycles * deep, law.fractal_bytes)
 
     def head(self, buffer: str) -> int:
         """Return the cycles of a load3d beside its fractals."""

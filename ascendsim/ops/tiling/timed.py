@@ -10,10 +10,10 @@ from typing import Any
 
 from ascendsim.errors import CapacityError, StoppedError
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
-from ascendsim.ops.plan import Tiling
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
-from ascendsim.ops.schedules.base import Schedule
+from ascendsim.ops.schedules.base import Schedule, schedule_named
 from ascendsim.ops.schedules.blocks import BlockSchedule
 from ascendsim.ops.schedules.matmul import Matmul
 from ascendsim.ops.schedules.ranges import listed
@@ -166,6 +166,17 @@ def fitted(tiling: Tiling, kind: type[Schedule], request: PlanRequest) -> Tiling
             if "used_cores" in partial.fields:
                 return tiling
             return replace(tiling, used_cores=_busy(schedule, dealt))
+
+
+def short_buffer(plan: Plan, request: PlanRequest) -> str:
+    """Return why the buffers do not hold the tiles of a plan; "" where they do."""
+    asked = replace(request, group_merge=plan.tiling.group_merge)
+    made = schedule_named(plan.schedule)(asked.gemm, plan.tiling, request.profile, request.sums)
+    try:
+        _reserve(made, [tasks for tasks in made.dealt() if len(tasks)])
+    except CapacityError as error:
+        return str(error).partition("; ")[0]
+    return ""
 
 
 def most_cores(request: PlanRequest) -> int:

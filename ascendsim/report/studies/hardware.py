@@ -21,9 +21,11 @@ from ascendsim.report.studies.hardware_words import (
     between,
     hardware_ranked,
     hardware_sentence,
+    left_out,
     own_saving,
     verdict,
     within_words,
+    without,
 )
 from ascendsim.report.tables import value
 from ascendsim.studies.hardware.records import CORES, Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
@@ -102,7 +104,9 @@ def hardware_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
     """Show every change under every start; `short`: of many those that change something, the best first."""
     unsplit = {"saved_by_plans_share": None, "saved_itself_share": None}
     rows = (
-        _gain_record(gain, answer.question.margin) | ({} if gain.plan_share else unsplit)
+        _gain_record(gain, answer.question.margin)
+        | ({} if gain.plan_share else unsplit)
+        | {"change": gain.change + without(gain)}
         for gain in _shown(answer, short=short)
     )
     # Without intervals nothing lies between, and seldom there is a verdict, or a new plan without the change.
@@ -193,6 +197,9 @@ def notes(answer: HardwareAnswer, *, short: bool = False) -> list[str]:
         if verdict(gain, margin) == HANGS
     ]
     found += [f"{name} cannot be timed: {reason}" for name, reason in answer.refused.items()]
+    # A layer is refused whatever lay in L2 before it.
+    first = {gain.change: gain for gain in reversed(answer.gains)}
+    found += [line for gain in reversed(first.values()) for line in left_out(gain.change, gain.without)]
     return found
 
 
@@ -289,6 +296,7 @@ def _gain_record(gain: Gain, margin: float) -> dict[str, Any]:
         "saved_by_plans_that_need_it_share": gain.needing_share,
         "distinguishable": gain.distinguishable,
         "verdict": verdict(gain, margin),
+        "without": dict(gain.without),
         "conditions": [] if doubt is None else [asdict(one) for one in doubt.conditions],
         "parts_us": [dict(zip(PARTS, us, strict=False)) for us in gain.parts_us],
         "layers": [_layer_record(row) for row in gain.layers],
@@ -329,17 +337,19 @@ def codesign_sentence(answer: DesignAnswer) -> str:
     where = f"On {answer.variant}, {answer.question.title}"
     front = answer.front
     if not front:
-        return f"{where}: none of {len(answer.designs)} designs can be timed; {answer.designs[0].reason}"
+        first = answer.designs[0]
+        why = first.reason or next(left_out(first.name, first.without))
+        return f"{where}: none of {len(answer.designs)} designs can be timed; {why}"
     best, as_is, untold = front[-1], answer.designs[0], answer.untold
     within = "" if answer.question.budget is None else f" within {answer.question.budget:g}"
     compared = ""
-    if not as_is.reason and as_is is not best and as_is not in untold:
+    if as_is.whole and as_is is not best and as_is not in untold:
         saved = share(1 - best.tuned_us / as_is.tuned_us)
         doubt = f"; {within_words(as_is.behind)}" if as_is.behind else ""
         compared = f", {saved} % less than the product as it is ({as_is.cost:g}{doubt})"
-    timed = sum(not design.reason for design in answer.designs)
+    timed = sum(design.whole for design in answer.designs)
     refused = sum(design.refused for design in answer.designs)
-    equal = sum(not design.reason and design.tuned_us == best.tuned_us for design in answer.designs)
+    equal = sum(design.whole and design.tuned_us == best.tuned_us for design in answer.designs)
     which = "the fastest design" if equal == 1 else f"the cheapest of the {equal} fastest designs"
     tail = f"; {refused} {'is' if refused == 1 else 'are'} refused" if refused else ""
     return (
@@ -386,6 +396,8 @@ def _design_cells(
     if design.reason:
         why = design.reason.partition("\n")[0]
         return None, None, "", f"refused: {why}" if design.refused else why
+    if not design.whole:
+        return design.usual_us, design.tuned_us, "", without(design).strip()
     (best,) = fastest
     saved = 1 - best.tuned_us / design.tuned_us
     if design is best:
@@ -404,7 +416,7 @@ def codesign_page(answer: DesignAnswer) -> Page:
     dots = tuple(
         Dot(str(at), design.cost, design.tuned_us, marked=design.name in front)
         for at, design in enumerate(answer.designs, start=1)
-        if design.cost is not None and not design.reason
+        if design.cost is not None and design.whole
     )
     pictures = (
         (
@@ -416,7 +428,7 @@ def codesign_page(answer: DesignAnswer) -> Page:
         if dots
         else ()
     )
-    section = Section("Designs", (), pictures, (codesign_table(answer),))
+    section = Section("Designs", _left_out(answer), pictures, (codesign_table(answer),))
     title = f"Which designs are worth their cost? {answer.question.title} on {answer.variant}"
     definitions = DESIGN_DEFINITIONS | l2_meanings(answer.question.starts)
     return Page(title, codesign_sentence(answer), (section,), definitions)
@@ -435,6 +447,7 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
         "designs": [
             {name: getattr(design, name) for name in names}
             | {"figures": dict(design.figures), "front": design.name in front}
+            | {"without": dict(design.without)}
             | {"told_from_fastest": design.name not in untold}
             | {"fastest_saves_between": [design.behind.low, design.behind.high] if design.behind else None}
             for design in answer.designs
@@ -444,5 +457,9 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
 
 def codesign_answered(answer: DesignAnswer) -> Answered:
     """Tell an answer."""
-    counted = f"Counted: {DESIGN_DEFINITIONS['counted']}"
-    return Answered(codesign_page(answer), codesign_record(answer), (codesign_table(answer),), (counted,))
+    said = f"Counted: {DESIGN_DEFINITIONS['counted']}", *_left_out(answer)
+    return Answered(codesign_page(answer), codesign_record(answer), (codesign_table(answer),), said)
+
+
+def _left_out(answer: DesignAnswer) -> tuple[str, ...]:
+    return tuple(line for design in answer.designs for line in left_out(design.name, design.without))

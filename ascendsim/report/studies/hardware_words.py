@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from ascendsim.report.tables import value
-from ascendsim.studies.hardware.records import Doubt, Gain, HardwareAnswer
+from ascendsim.studies.hardware.records import Design, Doubt, Gain, HardwareAnswer
 from ascendsim.studies.table import saving, share
 from ascendsim.studies.verdicts import GainVerdict, condition_words
 
@@ -60,10 +60,27 @@ def named(gain: Gain) -> str:
     """Name a change with what its figures are on the product and become: a factor says neither."""
     moved = [(path, f"{value(old)} to {value(new)}") for path, (old, new) in gain.figures.items()]
     if len(moved) > NAMED or not moved:
-        return gain.change
+        return gain.change + without(gain)
     # The name of a change that is no name of its own has the figure's path.
     alone = len(moved) == 1 and moved[0][0] in gain.change
-    return f"{gain.change} ({moved[0][1] if alone else ', '.join(' '.join(pair) for pair in moved)})"
+    figures = moved[0][1] if alone else ", ".join(" ".join(pair) for pair in moved)
+    return f"{gain.change} ({figures}){without(gain)}"
+
+
+def without(changed: Gain | Design) -> str:
+    """Say which layers the times of a change leave out, as it cannot run them; "" for none."""
+    names = list(changed.without)
+    if not names:
+        return ""
+    said = ", ".join(names) if len(names) <= NAMED else f"{len(names)} layers"
+    return f" without {said}"
+
+
+def left_out(name: str, refused: Mapping[str, str]) -> Iterator[str]:
+    """Yield each layer that a change cannot run, and why."""
+    for layer, reason in refused.items():
+        why = reason.partition("\n")[0].rstrip(".")
+        yield f"{name} cannot run {layer}, which no time of it counts: {why}."
 
 
 def verdict(gain: Gain, margin: float) -> str:

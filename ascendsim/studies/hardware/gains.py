@@ -115,9 +115,10 @@ def study_hardware(
     for design, change in enumerate(tried.family.changes[1:], start=1):
         figures = {path: (profile.figures[path].value, new) for path, new in change.on(profile).items()}
         for start in question.starts:
-            places = [(layer, start) for layer in question.layers]
+            without = tried.without[design]
+            places = [(layer, start) for layer in question.layers if layer.name not in without]
             rows = tuple(tried.gain(place, design, best, tuned) for place in places)
-            gain = Gain(change.name, FrozenMap(figures), start, rows)
+            gain = Gain(change.name, FrozenMap(figures), start, rows, without=without)
             if question.doubt:
                 usual = {place: Way(0, tried.own[0, place][0]) for place in places}
                 counts = {place: place[0].count for place in places}
@@ -158,6 +159,7 @@ class _Tried:
     family     the unchanged product and the changes that can be timed; the others are `refused` with reasons
     own        plans of each design and place: those of the unchanged product, then its own
     same,anew  answers by design and place
+    without    layers that a design cannot run, by design: name -> why
     """
 
     family: Family
@@ -165,6 +167,7 @@ class _Tried:
     same: dict[tuple[int, Place], PointAnswer]
     anew: dict[tuple[int, Place], PointAnswer]
     refused: dict[str, str]
+    without: dict[int, FrozenMap[str, str]]
 
     @classmethod
     def of(cls, question: Question, asking: Asking) -> _Tried:
@@ -175,6 +178,7 @@ class _Tried:
         points = base_points(question)
         base = {place: require_answer(points[place], answer) for place, answer in asking(points).items()}
         changes, same, anew = [AS_IT_IS], {}, {}
+        without = dict[int, FrozenMap[str, str]]()
         for change in question.changes:
             found = contradiction(question.product, values[change.name]) or _timed(
                 {place: replace(point, changes=values[change.name]) for place, point in points.items()},
@@ -184,7 +188,8 @@ class _Tried:
             if isinstance(found, str):
                 refused[change.name] = found
                 continue
-            for place in points:
+            without[len(changes)] = found[2]
+            for place in found[1]:
                 same[len(changes), place], anew[len(changes), place] = found[0][place], found[1][place]
             changes.append(change)
         calls = {place: (point,) for place, point in points.items()}
@@ -192,7 +197,7 @@ class _Tried:
         plans = {(0, place): [Plans(answer.plans)] for place, answer in base.items()}
         own = plans | {at: [*plans[0, at[1]], Plans(answer.plans)] for at, answer in anew.items()}
         same |= {(0, place): answer for place, answer in base.items()}
-        return cls(family, own, same, anew, refused)
+        return cls(family, own, same, anew, refused, without)
 
     def gain(
         self,
@@ -223,14 +228,19 @@ class _Tried:
 
 def _timed(
     changed: Mapping[Place, StudyPoint], base: Mapping[Place, PointAnswer], asking: Asking
-) -> tuple[dict[Place, PointAnswer], dict[Place, PointAnswer]] | str:
-    """Return the calls of a change under old plans and new ones; a text says why there are none."""
+) -> tuple[dict[Place, PointAnswer], dict[Place, PointAnswer], FrozenMap[str, str]] | str:
+    """Return the calls of a change under old plans and new ones, and the layers that it refuses.
+
+    A text says why it refuses all.
+    """
     # Few figures have a say in plans: where none changes, planning anew is the same call.
     moved = {place: point for place, point in changed.items() if not keeps(point, base[place].plans)}
     same = asking({place: under(point, base[place].plans) for place, point in changed.items()})
     anew = same | asking(moved)
-    reasons = (f"{changed[place].label}: {answer.reason}" for place, answer in anew.items() if answer.reason)
-    return next(reasons, "") or (same, anew)
+    reasons = {place[0].name: answer.reason for place, answer in anew.items() if answer.reason}
+    kept = {place: answer for place, answer in anew.items() if place[0].name not in reasons}
+    first = next(iter(reasons), "")
+    return (same, kept, FrozenMap(reasons)) if kept else f"{first}: {reasons[first]}"
 
 
 def _with_tuned(

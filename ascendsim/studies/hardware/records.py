@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Change, CostFormula
@@ -118,6 +119,7 @@ class Gain:
 
     figures  dotted path -> (value of the product, value of the change)
     doubt    None where it was not asked for
+    without  layers that the change cannot run, which no time counts, before it neither: name -> why
     """
 
     change: str
@@ -125,6 +127,7 @@ class Gain:
     start: str
     layers: tuple[LayerGain, ...]
     doubt: Doubt | None = None
+    without: Mapping[str, str] = FrozenMap()
 
     @property
     @default_arithmetic
@@ -270,6 +273,7 @@ class Design:
     tuned_us  the same under the best plan of each gradient that was found for it, or for a design inside it
     behind    between what parts of its time the fastest design saves; None: not asked, or no other
     reason    why it could not be timed, or was not; "" where it was
+    without   gradients of layers that it cannot run, which no time of it counts: name -> why
     """
 
     name: str
@@ -279,6 +283,12 @@ class Design:
     tuned_us: float = 0.0
     reason: str = ""
     behind: Doubt | None = None
+    without: Mapping[str, str] = FrozenMap()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was timed on all layers, so that its times compare with those of others."""
+        return not self.reason and not self.without
 
     @property
     def refused(self) -> bool:
@@ -307,7 +317,7 @@ class DesignAnswer(StudyAnswer):
         timed = [
             (design.cost, design.tuned_us, design)
             for design in self.designs
-            if design.cost is not None and not design.reason
+            if design.cost is not None and design.whole
         ]
         found: list[Design] = []
         for _, _, design in sorted(timed, key=lambda row: row[:2]):
@@ -324,7 +334,7 @@ class DesignAnswer(StudyAnswer):
         return tuple(
             design
             for design in self.designs
-            if not design.reason and design is not fastest and not self._beaten(design, fastest)
+            if design.whole and design is not fastest and not self._beaten(design, fastest)
         )
 
     @default_arithmetic

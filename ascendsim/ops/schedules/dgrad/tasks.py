@@ -339,7 +339,7 @@ class DgradTasks:
         return TileSizes(
             round_up(max([pixels for _, pixels in runs]), cube.m0),
             round_up(columns, cube.n0),
-            self.tiling.base_k,
+            round_up(self.tiling.base_k, cube.rates[self.gemm.compute_dtype].k0),
             max([self.left_bytes[run] for run in runs]),
             self._right_bytes(columns),
         )

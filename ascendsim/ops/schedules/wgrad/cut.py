@@ -12,7 +12,7 @@ import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.instructions.cube import FRACTAL_ROWS, fractal_pixels, round_up, row_spans
+from ascendsim.instructions.cube import FRACTAL_ROWS, Gathering, round_up, row_spans
 from ascendsim.ops.plan import Tiling, chunks, require_whole_units
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.problems.sliding import ImageTile, Pair, Taps, cut_taps, first_box
@@ -168,9 +168,12 @@ class PixelRanges:
     counts                slices of each range
     """
 
-    def __init__(self, runs: Numbers, lefts: Numbers, rights: Numbers, strips: Strips, base_k: int) -> None:
+    def __init__(
+        self, runs: Numbers, lefts: Numbers, rights: Numbers, strips: Strips, base_k: int, profile: Profile
+    ) -> None:
         self.runs, self._strips = runs, strips
-        self._deep = {fractal_pixels(buffer, strips.sliding.itemsize) for buffer in ("L0A", "L0B")}
+        size = strips.sliding.itemsize
+        self._steps = {Gathering.of(profile, buffer, size).step for buffer in ("L0A", "L0B")}
         self._image_pixels: dict[Taps, Numbers] = {}
         self.left, self.left_of = different(lefts)
         self.right, self.right_of = different(rights)
@@ -198,9 +201,9 @@ class PixelRanges:
         most = int(width.max()) + 1
         told = (pixels * most + at % width) * most + width
         _, first, of = np.unique(told, return_index=True, return_inverse=True)
-        # Of either side, as fractals differ in their pixels.
+        # Of either side, as they are gathered in steps of their own.
         kinds = [
-            (pixels, *[frozenset(row_spans(at % width, pixels, width, deep).items()) for deep in self._deep])
+            (pixels, *[frozenset(row_spans(at % width, pixels, width, deep).items()) for deep in self._steps])
             for _, _, at, pixels, width in self.slices[first].tolist()
         ]
         found: Numbers = np.array(alike(kinds))[of]
@@ -329,9 +332,8 @@ class WgradCut:
     def pixels(self) -> PixelRanges:
         """The tables of these ranges."""
         runs = np.array(self.runs)
-        return PixelRanges(
-            runs, self.left_tiles(runs), self.right_tiles(runs), self.strips, self.tiling.base_k
-        )
+        lefts, rights = self.left_tiles(runs), self.right_tiles(runs)
+        return PixelRanges(runs, lefts, rights, self.strips, self.tiling.base_k, self.profile)
 
     @cached_property
     def strips(self) -> Strips:

@@ -17,13 +17,14 @@ import numpy as np
 from ascendsim.errors import CapacityError
 from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import (
-    FRACTAL_BYTES,
     FRACTAL_ROWS,
+    ROW_BYTES,
+    Gathering,
     Mmad,
     TileRead,
-    fractal_pixels,
     round_up,
     spacing_needed,
+    whole_rows,
 )
 from ascendsim.instructions.movers import CopyL0cToUb, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import CopyUbToGm
@@ -266,62 +267,67 @@ class SearchCosts:
         return head + -(-products // per_cycle) + latency * (fractals < spacing)
 
     @cached_property
-    def _added_up(self) -> dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def _added_up(self) -> dict[tuple[str, int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]:
         return {}
 
-    def _by_fractals(self, buffer: str, stride: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Cycles of a fractal by its rows less one, and of the first 0, 1, 2, ... fractals of an image."""
-        if (buffer, stride) not in self._added_up:
-            law, deep = self.rates.profile.load3d[buffer], self._deep(buffer)
+    def _by_fractals(
+        self, buffer: str, stride: int, deep: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Cycles of a step of `deep` pixels by its rows less one, and of the first 0, 1, ... of an image."""
+        if (buffer, stride, deep) not in self._added_up:
+            law = self.rates.profile.load3d[buffer]
             fractals = np.array([law.fractal_cycles(stride, rows) for rows in range(1, deep + 1)])
             # Longer than any load: a row in L0 has 32 bytes and more.
             longest = self.rates.profile.buffers[buffer].capacity_bytes // 32
             first, width = np.arange(0, longest, deep), self.sliding.out_size[1]
             total = np.cumsum([0, *fractals[(first + deep - 1) // width - first // width]])
-            self._added_up[buffer, stride] = fractals, total
-        return self._added_up[buffer, stride]
-
-    def _deep(self, buffer: str) -> int:
-        return fractal_pixels(buffer, self.sliding.itemsize)
+            self._added_up[buffer, stride, deep] = fractals, total
+        return self._added_up[buffer, stride, deep]
 
     def load_image(self, pixels: Ints, groups: Ints) -> Ints:
         """Cycles of one load3d of the first pixels of an image, so many (channel group, tap) pairs."""
-        return self._load3d(self.image_buffer, self.sliding.stride[1], pixels, groups)
+        profile, size = self.rates.profile, self.sliding.itemsize
+        if self.image_buffer == "L0A":
+            groups = whole_rows(profile, groups, size)
+        steps = Gathering.of(profile, self.image_buffer, size)
+        return self._load3d(self.image_buffer, self.sliding.stride[1], pixels, groups, steps)
 
     def load_turned(self, pixels: Ints, groups: Ints) -> Ints:
         """Cycles of so many channel groups of grad_output, the first pixels of an image, turned into L0A."""
         law = self.rates.profile.load3d["L0A"]
+        steps = Gathering.turned(self.rates.profile, self.sliding.itemsize)
+        filled = round_up(pixels, steps.whole)
         if law.transposes:
             each = law.turned(1, self.sliding.itemsize)
             if not each:
-                return self._load3d("L0A", 1, pixels, groups)
-            data = -(-(-(-pixels // FRACTAL_ROWS) * groups * each.numerator) // each.denominator)
+                return self._load3d("L0A", 1, pixels, groups, steps)
+            data = -(-(filled // FRACTAL_ROWS * groups * each.numerator) // each.denominator)
             return self.rates.profile.paths["L1_L0A"].head_cycles + data + law.command_cycles
-        elements = groups * self.sliding.c0 * round_up(pixels, FRACTAL_ROWS)
+        elements = groups * self.sliding.c0 * filled
         # A command repeats along the pixels or along the groups, whichever are more.
         return self.load_plain("L0A", elements, np.minimum(groups, -(-pixels // FRACTAL_ROWS)))
 
     def load_weights(self, rows: Ints, columns: Ints, *, backwards: bool, taps: int) -> Ints:
         """Cycles of so many rows, (channel group, tap, c0), and columns of the weights into L0B."""
-        elements, turned = (
-            rows * round_up(columns, FRACTAL_ROWS),
-            self.rates.profile.load2d.turned_block_cycles,
-        )
+        profile = self.rates.profile
+        whole = round_up(rows, profile.cube.depth(self.sliding.itemsize))
+        elements, turned = whole * round_up(columns, profile.cube.n0), profile.load2d.turned_block_cycles
         if backwards and turned:
             blocks = Fraction(turned) / (FRACTAL_ROWS * FRACTAL_ROWS)
             return self.load_plain("L0B", elements, 1, blocks)
         return self.load_plain("L0B", elements, rows // self.sliding.c0 if backwards and taps > 1 else 1)
 
-    def _load3d(self, buffer: str, stride: int, pixels: Ints, groups: Ints) -> Ints:
-        profile, width = self.rates.profile, self.sliding.out_size[1]
-        law, (fractals, added_up) = profile.load3d[buffer], self._by_fractals(buffer, stride)
-        deep = self._deep(buffer)
+    def _load3d(self, buffer: str, stride: int, pixels: Ints, groups: Ints, steps: Gathering) -> Ints:
+        profile, width, deep = self.rates.profile, self.sliding.out_size[1], steps.step
+        law, (fractals, added_up) = profile.load3d[buffer], self._by_fractals(buffer, stride, deep)
         whole, rest = pixels // deep, pixels % deep
         # The last fractal may be short, and then goes over the ends of fewer rows.
         rows = (pixels - 1) // width - whole * deep // width
         cycles = added_up[whole] + (rest > 0) * fractals[rows * (rest > 0)]
-        data = -(-(cycles * groups * (FRACTAL_BYTES * deep)) // (law.fractal_bytes * FRACTAL_ROWS))
-        commands = law.commands(-(-pixels // FRACTAL_ROWS), groups)
+        if steps.whole > deep:
+            cycles = cycles + steps.empty(pixels) * fractals[0]
+        data = -(-(cycles * groups * (ROW_BYTES * deep)) // law.fractal_bytes)
+        commands = law.commands(-(-pixels // max(FRACTAL_ROWS, steps.whole)), groups)
         return profile.paths[f"L1_{buffer}"].head_cycles + data + law.command_cycles * commands
 
     def load_plain(self, buffer: str, elements: Ints, commands: Ints, more: Fraction = Fraction(0)) -> Ints:

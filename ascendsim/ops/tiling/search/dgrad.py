@@ -189,14 +189,21 @@ def dgrad_tilings(gemm: DgradGemm, profile: Profile) -> list[Tiling]:
         found = _best(gemm, costs, shorten=shorten, in_row=in_row)
         if found:
             return found
-    raise nothing_fits(gemm.sliding, profile, gemm.sliding.c0)
+    raise nothing_fits(gemm.sliding, profile, least_k(gemm, profile))
+
+
+def least_k(gemm: DgradGemm, profile: Profile) -> int:
+    """Return the unit of the reduction: a group of channels, and whole fractals."""
+    return max(gemm.sliding.c0, profile.cube.rates[gemm.compute_dtype].k0)
 
 
 def _best(gemm: DgradGemm, costs: SearchCosts, *, shorten: bool, in_row: bool) -> list[Tiling]:
     """Return the best tilings with tiles of whole rows or inside a row; nothing if none fits."""
     s = gemm.sliding
     pixels = s.out_size[1] if in_row else s.pixels
-    profile, units = costs.rates.profile, (FRACTAL_ROWS, s.c0, s.c0)
+    profile = costs.rates.profile
+    unit = least_k(gemm, profile)
+    units = FRACTAL_ROWS, s.c0, unit
     # Where results leave through UB they share it with the pixels of a strided gradient.
     most_m = most_rows(gemm, profile) if inserts_in_ub(gemm, profile) else MOST_M
     found = blocks(profile, s.itemsize, (pixels, gemm.columns), units, most_m)
@@ -205,9 +212,9 @@ def _best(gemm: DgradGemm, costs: SearchCosts, *, shorten: bool, in_row: bool) -
         if fit and number >= SHORT_LIST:
             break
         fitting = best_tiles(gemm, costs, candidate, in_row=in_row)
-        while fitting is None and shorten and candidate.base_k > s.c0:
+        while fitting is None and shorten and candidate.base_k > unit:
             shorter = BaseBlocks(*(np.array([size]) for size in candidate.block))
-            shorter.k[:] = round_up(candidate.base_k // 2, s.c0)
+            shorter.k[:] = round_up(candidate.base_k // 2, unit)
             [candidate] = _ranked(gemm, costs, shorter, in_row=in_row)
             fitting = best_tiles(gemm, costs, candidate, in_row=in_row)
         if fitting is not None:
@@ -219,8 +226,9 @@ def _best(gemm: DgradGemm, costs: SearchCosts, *, shorten: bool, in_row: bool) -
 def _ranked(gemm: DgradGemm, costs: SearchCosts, found: BaseBlocks, *, in_row: bool) -> Iterator[Candidate]:
     """Yield base blocks, that of the least cycles first, as if loads from GM were free."""
     s, rates = gemm.sliding, costs.rates
-    reduction = gemm.all_taps.groups * s.c0
-    base_k = even_slices(reduction, np.minimum(found.k, reduction), s.c0)
+    unit = least_k(gemm, rates.profile)
+    reduction = round_up(gemm.all_taps.groups * s.c0, unit)
+    base_k = even_slices(reduction, np.minimum(found.k, reduction), unit)
     # A depth that nothing reaches is filled with zeros, not computed; the others meet unequally many depths.
     depths = [len(pairs) for pairs in gemm.depths if pairs]
     tiles = -(-s.out_size[1] // found.m) * s.out_size[0] if in_row else -(-s.pixels // found.m)

@@ -18,6 +18,7 @@ from ascendsim.ops.problems.convolution import (
     stored_name,
 )
 from ascendsim.profile import Profile
+from ascendsim.profile.schema import CUBE_BYTES
 
 FRACTAL = 16
 PLAIN = "NCDHW"
@@ -168,6 +169,16 @@ class Machine(NamedTuple):
     def beside(self, side: int, most: int) -> int:
         """Return the other side of a tile in L0C, at most so long, in whole fractals."""
         return min(most, max(FRACTAL, floor_to(self.l0c_floats // side, FRACTAL)))
+
+
+def other_cube(profile: Profile, compute_dtype: str) -> str:
+    """Return why the operators' rules say nothing of a product's cube; "" where they are for it."""
+    cube, k0 = profile.cube, profile.cube.rate(compute_dtype).k0
+    usual = C0_BYTES // CUBE_BYTES[compute_dtype]
+    if (cube.m0, cube.n0, k0) == (FRACTAL, FRACTAL, usual):
+        return ""
+    own = f"{cube.m0} x {cube.n0} x {k0}"
+    return f"its rules are for a cube of {FRACTAL} x {FRACTAL} x {usual}, and this one is {own}"
 
 
 def ceil_div(total: int, part: int) -> int:

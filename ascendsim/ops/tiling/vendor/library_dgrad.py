@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ascendsim.instructions.cube import FRACTAL_BYTES
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.tiling.search.costs import Rates, SearchCosts
 from ascendsim.ops.tiling.vendor.layer import FRACTAL
-from ascendsim.ops.tiling.vendor.library_tiles import (
-    divisors_up_to,
-)
+from ascendsim.ops.tiling.vendor.library_tiles import FRACTAL_BYTES, divisors_up_to
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from ascendsim.ops.problems.folded import NEWEST, OLDER
 from ascendsim.ops.problems.matmul import MatmulGemm
 from ascendsim.ops.tiling.search.matmul import block_tiling, ranked
 from ascendsim.ops.tiling.vendor import matmul_950
+from ascendsim.ops.tiling.vendor.layer import other_cube
 from ascendsim.ops.tiling.vendor.matmul_910b import plan_910b
 from ascendsim.ops.tiling.vendor.matmul_templates import Matmul910Sizes
 from ascendsim.profile import Profile
@@ -50,6 +51,9 @@ def operator_tiling(gemm: MatmulGemm, profile: Profile) -> OperatorTiling:
 
 def _unknown(gemm: MatmulGemm, profile: Profile) -> str:
     """Return why no rule is known for a product; "" where one is."""
+    cube = other_cube(profile, gemm.compute_dtype)
+    if cube:
+        return cube
     if profile.npu_arch not in (OLDER, NEWEST):
         return "only the matrix products of 910B, 910_93 and 910_95 have known rules"
     if gemm.a.dtype not in FORMATS:

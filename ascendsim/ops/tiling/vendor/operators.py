@@ -25,7 +25,15 @@ from ascendsim.ops.tiling.vendor.arch22.wgrad_grid import core_grid as wgrad_gri
 from ascendsim.ops.tiling.vendor.arch35.dgrad import grad_input as dgrad_35
 from ascendsim.ops.tiling.vendor.arch35.wgrad import POINTS, SIDE, takes_winograd, winograd
 from ascendsim.ops.tiling.vendor.arch35.wgrad import stream_k as wgrad_35
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, align, ceil_div
+from ascendsim.ops.tiling.vendor.layer import (
+    FRACTAL,
+    LayerSizes,
+    Machine,
+    VendorPlan,
+    align,
+    ceil_div,
+    other_cube,
+)
 from ascendsim.ops.tiling.vendor.library import library
 
 DTYPES = ("float16", "bfloat16", "float32")
@@ -236,6 +244,10 @@ FORMATS = ("float32", "float16", "bfloat16")
 
 def product_plan(request: PlanRequest) -> tuple[Plan | None, str]:
     """Return the plan that the product's operator takes; or None, and why not if a rule says so."""
+    where = f"product's plan of {request.gradient} on {request.profile.variant}"
+    cube = other_cube(request.profile, request.compute_dtype)
+    if cube:
+        return None, f"{where}: {cube}"
     problem, profile = request.kernel, request.profile
     # In an order that is fixed the operators of volumes add the grad_weight of images, too.
     streamed = request.gradient == "grad_weight" and request.deterministic
