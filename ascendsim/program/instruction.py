@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from inspect import getattr_static, getdoc
+from math import prod
 from operator import attrgetter
 from re import DOTALL, MULTILINE, search
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -129,13 +130,48 @@ class Instruction(Protocol):
         ...
 
 
+WIDTH, WIDEST = "bytes of an element", "bytes of the widest element"
+
+
+class Told(NamedTuple):
+    """What an instruction says of the tiles in some slots, in a field of its own.
+
+    unit   "elements", "bytes" or WIDTH of each tile; WIDEST of all of them; "bytes at least": of a tile that
+           may be filled up
+    """
+
+    field: str
+    said: int
+    slots: tuple[Slot, ...]
+    unit: str = "elements"
+
+
 class Command:
-    """Base of most instructions: no drain, no slots unless they say so, and `src` and `dst`."""
+    """Base of most instructions: no drain, no slots unless they say so, and `src` and `dst`.
+
+    `where` names the buffers of its slots, by field: an instruction is refused on another. What it says of
+    sizes a checked run holds against its tiles (`checked.py`); what it does not say is not looked at.
+    """
 
     __slots__ = ()
     drains: ClassVar[bool] = False
     # It waits for what it reads. An attribute, as it is asked of every instruction.
     trails: bool = False
+    where: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """What it says of its tiles; the bytes of a slice in GM are looked at without this."""
+        return ()
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element of the tile that it makes, from those of what it reads."""
+        del shape
+        return given
+
+    def tile_bytes(self, shape: tuple[int, ...], width: int) -> int:
+        """Return the bytes that the tile which it makes takes in its slot."""
+        return prod(shape) * width
 
     @property
     def reads(self) -> tuple[Slot, ...]:

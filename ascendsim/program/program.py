@@ -23,6 +23,8 @@ from ascendsim.program.walk import unmixed
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from ascendsim.profile import Profile
+
     Words = NDArray[np.int64]
 
 # Rows that are walked at once, and instructions that a nest remembers to have made.
@@ -34,7 +36,8 @@ class Program:
     """Instructions of one core, or of a cube core and its vector cores, in program order.
 
     `posts` are those of the instructions that have one, by index (`Post` in `places.py`). `hazards` are the
-    classes of waits between its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer.
+    classes of waits between its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer,
+    `profile` the product that it was written for, if that is known.
     """
 
     def __init__(
@@ -45,11 +48,12 @@ class Program:
         hazards: frozenset[str] = HAZARDS,
         waits: Derived | None = None,
         posts: Mapping[int, Post] | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.instructions = tuple(instructions)
         self.slots, self.buffer_bytes, self.hazards = slots, buffer_bytes, hazards
         self.posts: Mapping[int, Post] = posts or {}
-        self._given = waits
+        self._given, self.profile = waits, profile
 
     def __len__(self) -> int:
         return len(self.instructions)
@@ -160,7 +164,7 @@ class NestProgram(Program):
         self.nest = nest
         self.tasks = nest.require_tasks(tasks)
         self.slots, self.buffer_bytes, self.hazards = tuple(nest.slots_reserved), nest.used_bytes, hazards
-        self._given = None
+        self._given, self.profile = None, nest.profile
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What makes instructions are functions, some of them made inside of others.
@@ -391,4 +395,5 @@ class ProgramBuilder(Reserved):
     def build(self) -> Program:
         """Return the finished program."""
         slots, used = tuple(self.slots_reserved), dict(self.used_bytes)
-        return Program(self._instructions, slots, used, self._hazards, posts=self._posts)
+        own = self._instructions, slots, used, self._hazards
+        return Program(*own, posts=self._posts, profile=self.profile)
