@@ -49,36 +49,32 @@ class PhaseWatch:
     def __init__(self, phase: Phase, kernel: Kernel) -> None:
         self.phase, self.kernel = phase, kernel
         self.cores: list[Core] = [work.core for work in phase.work]
-        self._touched: dict[str, list[_Touched]] = {}
-        self._written: set[str] = set()
-
-    def touch(self, core: int, at: int, made: Instruction, gm: Gm, kind: str) -> None:
-        """Note a slice."""
-        name = gm.tensor.name
-        if kind != "read":
-            self._written.add(name)
-        self._touched.setdefault(name, []).append(_Touched(core, at, made, gm, kind))
+        # By tensor, as plain tuples: there is one for each transfer.
+        self.touched: dict[str, list[tuple[int, int, Instruction, Gm, str]]] = {}
 
     def check(self) -> None:
         """Refuse elements that two cores write, or one reads and another writes; atomic adds may meet.
 
         Raises   ProgramError
         """
-        for name in sorted(self._written):
-            # Writes come first: a read that is noted earlier meets them all the same.
-            touched = sorted(self._touched[name], key=lambda each: each.kind == "read")
-            size = touched[0].gm.tensor.size_bytes // touched[0].gm.tensor.itemsize
-            # For each element 1 + the last core that wrote it, and that added to it.
-            writers, adders = np.zeros(size, np.int16), np.zeros(size, np.int16)
-            for each in touched:
-                shape, me = each.gm.tensor.shape, each.core + 1
-                wrote, added = (of.reshape(shape)[each.gm.index] for of in (writers, adders))
-                met = (wrote,) if each.kind == "atomic" else (wrote, added)
-                for other in met:
-                    if ((other != 0) & (other != me)).any():
-                        self._refuse(each, touched)
-                if each.kind != "read":
-                    (adders if each.kind == "atomic" else writers).reshape(shape)[each.gm.index] = me
+        for own in self.touched.values():
+            if len({each[0] for each in own}) > 1 and any(each[4] != "read" for each in own):
+                self._check([_Touched(*each) for each in own])
+
+    def _check(self, touched: list[_Touched]) -> None:
+        tensor = touched[0].gm.tensor
+        size = tensor.size_bytes // tensor.itemsize
+        # For each element 1 + the last core that wrote it, and that added to it.
+        writers, adders = np.zeros(size, np.int16), np.zeros(size, np.int16)
+        # Writes come first: a read that was noted earlier meets them all the same.
+        for each in sorted(touched, key=lambda each: each.kind == "read"):
+            shape, me = each.gm.tensor.shape, each.core + 1
+            parts = [of.reshape(shape)[each.gm.index] for of in (writers, adders)]
+            for part in parts[:1] if each.kind == "atomic" else parts:
+                if ((part != 0) & (part != me)).any():
+                    self._refuse(each, touched)
+            if each.kind != "read":
+                (adders if each.kind == "atomic" else writers).reshape(shape)[each.gm.index] = me
 
     def _refuse(self, each: _Touched, touched: Sequence[_Touched]) -> None:
         """Say which two instructions meet."""
@@ -99,6 +95,17 @@ class PhaseWatch:
                 f"phase {self.phase.name}: {first}, and {second}: they share elements, and nothing "
                 "orders cores of a phase; give each core its own elements, add atomically, or take two phases"
             )
+
+
+class _Passed(NamedTuple):
+    """An instruction that passed: the tiles that it read; tensor, carrier, elements and uses of its slice."""
+
+    held: tuple[tuple[int, Carrier], ...]
+    tensor: GmTensor | None = None
+    array: Any = None
+    size: int = 0
+    touched: Any = None
+    kind: str = ""
 
 
 class CheckedMemory(CoreMemory):
@@ -123,14 +130,60 @@ class CheckedMemory(CoreMemory):
         # Bytes of an element of the tile in each slot.
         self._widths: dict[int, int] = {}
         self._storing = False
+        # Instructions that passed, but for their slices.
+        self._passed: dict[Any, _Passed] = {}
+        # The same memory, which looks at nothing.
+        self._plain = CoreMemory.__new__(CoreMemory)
+        self._plain.__dict__ = self.__dict__
 
     def run(self, at: int, made: Instruction, program: Program) -> None:
         """Execute instruction `at` of a program, held to what it says.
 
         Raises   ProgramError
         """
+        # One that is like another before it, on tiles of like shapes and formats, needs no second look;
+        # of its slice only the size.
+        like: Any = None
+        if isinstance(made, tuple) and program is self._program:
+            gm = made.gm
+            if gm is None:
+                like = made.__class__, made
+            else:
+                like = (made.__class__, *(made[1:] if made[0] is gm else (made[0], *made[2:])))
+            known = self._passed.get(like)
+            if known is not None and self._alike(known.held):
+                if gm is None:
+                    made.execute(self._plain)
+                    return
+                if gm.tensor is known.tensor and known.array[gm.index].size == known.size:
+                    known.touched.append((self._core, at, made, gm, known.kind))
+                    made.execute(self._plain)
+                    return
+        self._run(at, made, program)
+        if like is not None:
+            self._passed[like] = self._as_passed(made)
+
+    def _as_passed(self, made: Instruction) -> _Passed:
+        held = tuple([(slot.index, self._tiles[slot.index]) for slot in made.reads])
+        if made.gm is None:
+            return _Passed(held)
+        tensor = made.gm.tensor
+        array = CoreMemory.array(self, tensor)
+        touched = self._watch.touched[tensor.name]
+        return _Passed(held, tensor, array, array[made.gm.index].size, touched, self._kind())
+
+    def _alike(self, held: tuple[tuple[int, Carrier], ...]) -> bool:
+        """Return whether slots hold tiles of the shapes that they held."""
+        tiles = self._tiles
+        for index, tile in held:  # noqa: SIM110  # `all` takes twice as long
+            if tiles.get(index) is not tile:
+                return False
+        return True
+
+    def _run(self, at: int, made: Instruction, program: Program) -> None:
         if program is not self._program:
             self._program = program
+            self._passed.clear()
             if program.profile is not None:
                 require_cores(self._watch.phase.name, [self._watch.cores[self._core]], program.profile)
         self._at, self._made = at, made
@@ -173,6 +226,8 @@ class CheckedMemory(CoreMemory):
                 f"puts a tile of {shape}, {need} bytes, into {slot!r}, declared as {slot.size_bytes}",
                 "reserve its bytes, or cut a smaller tile",
             )
+        if self._widths.get(slot.index, width) != width:
+            self._passed.clear()
         self._widths[slot.index] = width
         tile = super().new_tile(slot, shape)
         if slot not in self._reads:
@@ -260,7 +315,8 @@ class CheckedMemory(CoreMemory):
             raise self._wrong(
                 f"adds to {gm.text} in {tensor.dtype}; atomic adds are in float32 or int32", "cast afterwards"
             )
-        self._watch.touch(self._core, self._at, made, gm, kind)
+        touched = self._watch.touched.setdefault(tensor.name, [])
+        touched.append((self._core, self._at, made, gm, kind))
 
     def _require_told(self, told: Told) -> None:
         field, said, slots, unit = told
