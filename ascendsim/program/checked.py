@@ -9,6 +9,7 @@ that a program cannot give right results in wrong cycles. It refuses
 - elements, bytes and formats that are not those of the tile (`Command.told`);
 - a tile that is changed though only read, and one that is read before it is written; a part that is left
   unwritten holds NaN, which spoils what reads it;
+- a program with flags of its own that leave two uses of a tile unordered (`flags.py`);
 - elements of GM that two cores of a phase write, or that one reads and another writes: nothing orders them.
 
 Not looked at: what `Command.told` does not say, such as the runs of a strided copy.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
+from ascendsim.program.flags import race, unordered
 from ascendsim.program.instruction import WIDEST, WIDTH, Command, Instruction, Told
 from ascendsim.program.kernel import named, require_cores
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
@@ -186,6 +188,10 @@ class CheckedMemory(CoreMemory):
             self._passed.clear()
             if program.profile is not None:
                 require_cores(self._watch.phase.name, [self._watch.cores[self._core]], program.profile)
+            for pair in unordered(program)[:1] if program.own_slots >= 0 else ():
+                raise ProgramError(
+                    f"phase {self._watch.phase.name}: {race(pair, program)} (`check_flags` shows all of them)"
+                )
         self._at, self._made = at, made
         self._reads, self._writes = made.reads, made.writes
         self._require_slots(program.slots)

@@ -442,14 +442,30 @@ class Waits(Sequence[tuple[int, ...]]):
     __hash__ = None  # type: ignore[assignment]  # equal by content, and the content may be large
 
 
+def ordering(made: Instruction, post: Post, own_slots: int) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+    """Return the slots read and written by which an instruction is ordered: all of them.
+
+    In a program with flags of its own: only flags, which lie behind its own slots.
+    """
+    if own_slots < 0:
+        return made.reads + post.reads, made.writes + post.writes
+    reads, writes = (tuple([slot for slot in of if slot.index >= own_slots]) for of in post[1:])
+    return reads, writes
+
+
 def derive(
-    instructions: Iterable[Instruction], slots: int, hazards: frozenset[str], posts: Mapping[int, Post]
+    instructions: Iterable[Instruction],
+    slots: int,
+    hazards: frozenset[str],
+    posts: Mapping[int, Post],
+    own_slots: int = -1,
 ) -> Derived:
     """Derive the waits of a program on so many slots; `hazards` names the classes of waits to derive.
 
-    `posts` says of which instructions which run on another core, or hand over something (`Program.posts`).
+    `posts` says of which instructions which run on another core, or hand over something (`Program.posts`),
+    and `own_slots` which slots order nothing, as the program has flags of its own (`Program`).
     """
-    scoreboard = _Scoreboard(slots, hazards)
+    scoreboard = _Scoreboard(slots, hazards, own_slots)
     for index, instruction in enumerate(instructions):
         scoreboard.add(instruction, posts.get(index, HOME))
     return Derived(tuple(scoreboard.done_back), tuple(scoreboard.end_back), scoreboard.trail_back)
@@ -458,8 +474,8 @@ def derive(
 class _Scoreboard:
     """Who uses which slot, and what each pipe has waited for so far."""
 
-    def __init__(self, slots: int, hazards: frozenset[str]) -> None:
-        self._hazards = hazards
+    def __init__(self, slots: int, hazards: frozenset[str], own_slots: int) -> None:
+        self._hazards, self._own_slots = hazards, own_slots
         self.done_back: list[tuple[int, ...]] = []
         self.end_back: list[tuple[int, ...]] = []
         self.trail_back: dict[int, tuple[int, ...]] = {}
@@ -480,7 +496,7 @@ class _Scoreboard:
         end: dict[str, int] = {}
         # What trails does not wait for what it reads before it starts, only before it ends.
         trail: dict[str, int] = {} if instruction.trails else done
-        reads, writes = instruction.reads + post.reads, instruction.writes + post.writes
+        reads, writes = ordering(instruction, post, self._own_slots)
         for slot in reads:
             self._wait(trail, pipe, self._writer[slot.index], "RAW")
         for slot in writes:
