@@ -256,8 +256,8 @@ def instructions() -> list[Entry]:
     kinds: list[Any] = [Command]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    # What has no meaning or no cost of its own is a base of others.
-    made = {kind for kind in kinds if hasattr(kind, "execute") and hasattr(kind, "cost")}
+    # What has no meaning, no cost or no fields of its own is a base of others.
+    made = {kind for kind in kinds if all(hasattr(kind, name) for name in ("execute", "cost", "_fields"))}
     return sorted(map(_entry, made))
 
 
