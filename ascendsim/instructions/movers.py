@@ -153,8 +153,9 @@ class FillL1(_FillL1, ToSlot):
     def width(self, given: int, shape: tuple[int, ...]) -> int:
         """Return the bytes of an element, as its bytes say of an image; 0 where they are of no whole one."""
         del given
-        elements = prod(shape) - shape[-1]
-        return 0 if elements and self.bytes % elements else self.bytes // max(1, elements)
+        # Of an image without pixels its bytes are those of one.
+        elements = prod(shape) - shape[-1] or shape[-1]
+        return 0 if self.bytes % elements else self.bytes // elements
 
     def tile_bytes(self, shape: tuple[int, ...], width: int) -> int:
         """Return its bytes, without the row of zeros behind an image."""
