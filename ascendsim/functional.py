@@ -91,7 +91,7 @@ def _run_checked(
     """Run a phase, each instruction held to what it says."""
     require_apart(phase)
     watch = PhaseWatch(phase, kernel)
-    memories = {work.core: CheckedMemory(*given, watch, core) for core, work in enumerate(phase.work)}
+    memories = {work.core: CheckedMemory(watch, core, *given) for core, work in enumerate(phase.work)}
     for core, at, instruction, program in steps:
         memories[core].run(at, instruction, program)
         if observe is not None:

@@ -115,12 +115,12 @@ class CheckedMemory(CoreMemory):
 
     def __init__(
         self,
+        watch: PhaseWatch,
+        core: int,
         gm: dict[str, Carrier],
         math: MathSettings,
         shared: dict[Any, Any],
-        storage: Storage | None,
-        watch: PhaseWatch,
-        core: int,
+        storage: Storage | None = None,
     ) -> None:
         super().__init__(gm, math, shared, storage)
         self._watch, self._core = watch, core

@@ -87,7 +87,8 @@ def meetings(instructions: Sequence[Instruction], posts: Mapping[int, Post]) -> 
 
     Raises   ProgramError for a wait without a set, a set without a wait, and a deadlock
     """
-    sets, waits = defaultdict(list), defaultdict(list)
+    sets: dict[Any, list[int]] = defaultdict(list)
+    waits: dict[Any, list[int]] = defaultdict(list)
     for at, made in enumerate(instructions):
         signal, core = signal_of(made), posts.get(at, HOME).core
         if signal is not None and signal.does != "all":
@@ -97,7 +98,7 @@ def meetings(instructions: Sequence[Instruction], posts: Mapping[int, Post]) -> 
             (sets if signal.does == "set" else waits)[signal.key, place, core].append(at)
     found: list[Meeting] = []
     met: set[int] = set()
-    for (key, place, core), own in waits.items():
+    for (key, place, _), own in waits.items():
         sources = [line for (k, p, c), line in sets.items() if (k, p) == (key, place)]
         for number, wait in enumerate(own):
             missing = not sources or any(len(line) <= number for line in sources)
@@ -108,7 +109,6 @@ def meetings(instructions: Sequence[Instruction], posts: Mapping[int, Post]) -> 
                 )
             found.append(Meeting(wait, tuple(line[number] for line in sources)))
             met.update(found[-1].sets)
-        del core
     for at in sorted({at for own in sets.values() for at in own} - met):
         raise ProgramError(
             f"{told(instructions, posts, at)} raises a flag that nobody waits for: the next kernel would "
