@@ -14,8 +14,9 @@ import numpy as np
 
 from ascendsim.errors import ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.program.checked import CheckedMemory, PhaseWatch
 from ascendsim.program.instruction import Instruction
-from ascendsim.program.kernel import Core, Kernel, Phase
+from ascendsim.program.kernel import Core, Kernel, Phase, require_apart
 from ascendsim.program.places import CoreMemory, Storage
 from ascendsim.program.program import Program
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 # The steps of each phase in the order in which to take them: which core, and which instruction of its
 # program.
 Order = Sequence[Sequence[tuple[Core, int]]]
+# Core, number, instruction and its program.
+Step = tuple[Core, int, Instruction, Program]
 # Instructions that are written out all at once.
 SHORT = 2048
 Observer = Callable[[Phase, Core, Instruction], None]
@@ -39,6 +42,7 @@ def run_kernel(
     order: str | int | Order = "program",
     observe: Observer | None = None,
     at_once: bool = False,
+    checked: bool = True,
 ) -> None:
     """Execute a kernel on tensors in GM, which it changes in place.
 
@@ -50,7 +54,9 @@ def run_kernel(
     Observe  is called after each instruction, with its phase and core
     At once  phases that can do their work at once (`Phase.at_once`) do so, unless an order is asked for other
              than that of the program, or somebody observes; otherwise every instruction is executed
-    Raises   ProgramError where a program reads what was never written
+    Checked  each instruction is held to what it says of slots, slices, sizes and formats, and each core to
+             elements of its own (`program/checked.py`); programs of the package are checked by its tests
+    Raises   ProgramError where a program reads what was never written; checked, as `checked.py` says
     """
     # NaN spoils whatever reads it, so an element that nobody wrote shows in the result.
     for name, tensor in kernel.tensors.items():
@@ -68,17 +74,32 @@ def run_kernel(
                 phase.at_once(CoreMemory(gm, kernel.math, shared))
                 continue
             # Slots do not outlive a phase: each core begins the next one with a program of its own.
-            memories = {
-                work.core: CoreMemory(gm, kernel.math, shared, storage if order == "program" else None)
-                for work in phase.work
-            }
-            for core, instruction in _steps(phase, number, order):
+            given = gm, kernel.math, shared, storage if order == "program" else None
+            if checked:
+                _run_checked(kernel, phase, given, _steps(phase, number, order), observe)
+                continue
+            memories = {work.core: CoreMemory(*given) for work in phase.work}
+            for core, _, instruction, _ in _steps(phase, number, order):
                 instruction.execute(memories[core])
                 if observe is not None:
                     observe(phase, core, instruction)
 
 
-def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[tuple[Core, Instruction]]:
+def _run_checked(
+    kernel: Kernel, phase: Phase, given: Any, steps: Iterator[Step], observe: Observer | None
+) -> None:
+    """Run a phase, each instruction held to what it says."""
+    require_apart(phase)
+    watch = PhaseWatch(phase, kernel)
+    memories = {work.core: CheckedMemory(watch, core, *given) for core, work in enumerate(phase.work)}
+    for core, at, instruction, program in steps:
+        memories[core].run(at, instruction, program)
+        if observe is not None:
+            observe(phase, core, instruction)
+    watch.check()
+
+
+def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[Step]:
     """Yield the instructions of a phase in the asked order."""
     # Core after core is legal: inside a phase cores share nothing but atomic additions.
     if order == "program":
@@ -86,15 +107,15 @@ def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[tupl
             program = work.build()
             # A short program may be kept by its kernel for another run, and its instructions with it.
             short = len(program) <= SHORT
-            for instruction in program.instructions if short else program.expanded():
-                yield work.core, instruction
+            for at, made in enumerate(program.instructions if short else program.expanded()):
+                yield work.core, at, made, program
         return
     if isinstance(order, str):
         raise ProgramError(f'order is {order!r}; it must be "program", a seed, or the steps of every phase')
     programs = {work.core: work.build() for work in phase.work}
     steps = _random_order(programs, random.Random(order)) if isinstance(order, int) else order[number]
     for core, at in steps:
-        yield core, programs[core].instructions[at]
+        yield core, at, programs[core].instructions[at], programs[core]
 
 
 def _random_order(programs: dict[Core, Program], rng: random.Random) -> Iterator[tuple[Core, int]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.instruction import Command, Cost
+from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.program.instruction import WIDTH, Command, Cost, Told
 from ascendsim.program.places import Slot
 
 if TYPE_CHECKING:
@@ -381,6 +382,7 @@ class Mmad(_Mmad, Command):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "L0C", "a": "L0A", "b": "L0B"}
     pipe = "M"
     gm = None
 
@@ -398,6 +400,17 @@ class Mmad(_Mmad, Command):
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.m, self.k, self.n, self.compute_dtype
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Both operands have elements of the format that is multiplied; shapes it looks at itself."""
+        bytes_of = 4 if self.compute_dtype == "hf32" else find(self.compute_dtype, ELEMENTS).itemsize
+        return (Told(f"compute_dtype {self.compute_dtype}", bytes_of, (self.a, self.b), WIDTH),)
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of a sum: float32, or int32."""
+        del given, shape
+        return 4
 
     def execute(self, memory: CoreMemory) -> None:
         """Accumulate; the first product of a tile begins with zero.

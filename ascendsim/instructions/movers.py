@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from fractions import Fraction
-from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from math import ceil, prod
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 
 from ascendsim.instructions.cube import TileRead, Window
-from ascendsim.program.instruction import Command, Cost, SlotToSlot, ToSlot, Traffic
+from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.program.instruction import WIDTH, Command, Cost, SlotToSlot, Told, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 
 if TYPE_CHECKING:
@@ -64,12 +65,22 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "L1"}
     pipe = "MTE2"
+
+    @classmethod
+    def of(cls, dst: Slot, src: Gm) -> Self:
+        """Return the copy of a slice as it is: its bytes, its shape and its runs of bytes in GM follow."""
+        return cls(dst, src, src.size_bytes, src.shape, rows=src.runs)
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on: the tensor too, as its traffic names it."""
         return self.src.tensor.name, self.bytes, self.rows, self.aligned, self.relays
+
+    def tile_bytes(self, shape: tuple[int, ...], width: int) -> int:
+        """Return its bytes, without the row of zeros behind an image."""
+        return (prod(shape) - (self.window.c0 if self.window else 0)) * width
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy; a strided copy writes between the zeros that `FillL1` left."""
@@ -131,12 +142,24 @@ class FillL1(_FillL1, ToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "L1"}
     pipe = "MTE2"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.bytes
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element, as its bytes say of an image; 0 where they are of no whole one."""
+        del given
+        # Of an image without pixels its bytes are those of one.
+        elements = prod(shape) - shape[-1] or shape[-1]
+        return 0 if self.bytes % elements else self.bytes // elements
+
+    def tile_bytes(self, shape: tuple[int, ...], width: int) -> int:
+        """Return its bytes, without the row of zeros behind an image."""
+        return (prod(shape) - shape[-1]) * width
 
     def execute(self, memory: CoreMemory) -> None:
         """Write zeros."""
@@ -170,6 +193,7 @@ class LoadL0A(_Load, SlotToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "L0A", "src": "L1"}
     pipe = "MTE1"
     buffer = "L0A"
 
@@ -177,6 +201,11 @@ class LoadL0A(_Load, SlotToSlot):
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.tile_read.shape, self.written
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """The tile in L1 has elements of so many bytes."""
+        return (Told("tile_read.itemsize", self.tile_read.itemsize, (self.src,), WIDTH),)
 
     def execute(self, memory: CoreMemory) -> None:
         """Write the matrix that is read."""
@@ -209,6 +238,7 @@ class LoadL0B(LoadL0A):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "L0B", "src": "L1"}
     buffer = "L0B"
 
 
@@ -252,6 +282,7 @@ class Fixpipe(_Fixpipe, Command):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"src": "L0C"}
     pipe = "FIX"
 
     @property
@@ -326,6 +357,16 @@ class ReadOut(_ReadOut, SlotToSlot):
         """A key of all values that the cost depends on."""
         return self.elements
 
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Its tile has so many elements."""
+        return (Told("elements", self.elements, (self.src,)),)
+
+    def tile_bytes(self, shape: tuple[int, ...], width: int) -> int:
+        """Return 0: what it reads is on the way through Fixpipe, and lies nowhere."""
+        del shape, width
+        return 0
+
     def execute(self, memory: CoreMemory) -> None:
         """Copy the tile, as its slot may be overwritten from now on."""
         tile = memory.tile(self.src)
@@ -362,11 +403,22 @@ class CopyL0cToUb(_CopyL0cToUb, SlotToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "L0C"}
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.elements
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """It makes so many elements."""
+        return (Told("elements", self.elements, (self.dst,)),)
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element of its format."""
+        del given, shape
+        return find(self.dtype, ELEMENTS).itemsize
 
     def execute(self, memory: CoreMemory) -> None:
         """Convert and copy."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from fractions import Fraction
 from math import ceil, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ascendsim.instructions.vector import on_the_cube_clock, vector_cost
-from ascendsim.program.instruction import Cost, SlotOntoSlot, SlotToSlot
+from ascendsim.program.instruction import WIDTH, Cost, SlotOntoSlot, SlotToSlot, Told
 from ascendsim.program.places import Slot
 
 if TYPE_CHECKING:
@@ -142,12 +142,18 @@ class TurnTile(_TurnTile, SlotToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return prod(self.turn.padded) * self.itemsize, self.blocks, self.loose
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """The tile that is turned has elements of so many bytes."""
+        return (Told("itemsize", self.itemsize, (self.src,), WIDTH),)
 
     def execute(self, memory: CoreMemory) -> None:
         """Change the axes."""
@@ -176,6 +182,11 @@ class PieceToL1(SlotToSlot):
         """A key of all values that the cost depends on."""
         return self.bytes
 
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """The piece has so many bytes."""
+        return (Told("bytes", self.bytes, (self.src,), "bytes at least"),)
+
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the path."""
         path = profile.paths["UB_L1"]
@@ -201,6 +212,7 @@ class FractalsToL1(_FractalsToL1, PieceToL1):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "L1", "src": "UB"}
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy."""
@@ -227,12 +239,18 @@ class Rearrange(_Rearrange, SlotToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.bytes
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Its tile takes so many bytes, filled up where elements lie in blocks of their own."""
+        return (Told("bytes", self.bytes, (self.src,), "bytes at least"),)
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy."""
@@ -268,12 +286,19 @@ class SpreadPixels(_SpreadPixels, SlotOntoSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.channels * self.rows, self.cols * self.pixel_bytes
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """So many pixels are copied, of so many bytes."""
+        size = self.channels * self.rows * self.cols * self.pixel_bytes
+        return (Told("channels x rows x cols x pixel_bytes", size, (self.src,), "bytes"),)
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy; what lies between keeps its zeros."""
@@ -311,6 +336,11 @@ class CopyUbToL1(_CopyUbToL1, PieceToL1):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "L1", "src": "UB"}
+
+    def tile_bytes(self, shape: tuple[int, ...], width: int) -> int:
+        """Return its bytes, without the row of zeros behind an image."""
+        return (prod(shape) - shape[-1]) * width
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy."""

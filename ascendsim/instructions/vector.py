@@ -6,13 +6,24 @@ cycles a repeat takes, in cycles of the vector clock, which are rounded up once 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Hashable, Mapping
+from math import ceil, prod
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ascendsim.program.instruction import Command, Cost, SlotOntoSlot, SlotToSlot, ToSlot, Traffic
+from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.program.instruction import (
+    WIDEST,
+    WIDTH,
+    Command,
+    Cost,
+    SlotOntoSlot,
+    SlotToSlot,
+    Told,
+    ToSlot,
+    Traffic,
+)
 from ascendsim.program.places import Gm, Slot
 
 if TYPE_CHECKING:
@@ -22,6 +33,7 @@ if TYPE_CHECKING:
     from ascendsim.program.places import CoreMemory
 
 
+BLOCK_BYTES = 32  # of UB
 FLOAT32_LANES = 64  # float32 elements in the 256 bytes of one repeat
 
 
@@ -45,12 +57,23 @@ class CopyGmToUb(_CopyGmToUb, ToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB"}
     pipe = "MTE2"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.src.tensor.name, self.bytes, self.padded_rows
+
+    @classmethod
+    def of(cls, dst: Slot, src: Gm) -> Self:
+        """Return the copy of a slice as it is: its bytes and its shape follow."""
+        return cls(dst, src, src.size_bytes, src.shape)
+
+    def tile_bytes(self, shape: tuple[int, ...], width: int) -> int:
+        """Return its bytes; each of padded rows begins at a block."""
+        rows = self.padded_rows or 1
+        return rows * ceil(prod(shape) * width / (rows * BLOCK_BYTES)) * BLOCK_BYTES
 
     def execute(self, memory: CoreMemory) -> None:
         """Copy."""
@@ -89,6 +112,7 @@ class CopyUbToGm(_CopyUbToGm, Command):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"src": "UB"}
     pipe = "MTE3"
 
     @property
@@ -100,6 +124,11 @@ class CopyUbToGm(_CopyUbToGm, Command):
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.dst.tensor.name, self.bytes, self.atomic, self.padded_rows
+
+    @classmethod
+    def of(cls, dst: Gm, src: Slot, *, atomic: bool = False) -> Self:
+        """Return the copy into a slice: its bytes follow."""
+        return cls(dst, src, dst.size_bytes, atomic)
 
     def execute(self, memory: CoreMemory) -> None:
         """Store or add."""
@@ -143,12 +172,18 @@ class Fill(_Fill, ToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.bytes
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element, as its bytes say; 0 where they are those of no whole one."""
+        del given
+        return 0 if self.bytes % prod(shape) else self.bytes // prod(shape)
 
     def execute(self, memory: CoreMemory) -> None:
         """Write the value."""
@@ -170,18 +205,32 @@ class _Cast(NamedTuple):
 class Cast(_Cast, SlotToSlot):
     """Convert a tile in UB to another format.
 
+    `widest_bytes` are those of one element on the wider side: 4 from float32 to float16.
+
     Pipe     V
     Cost     head + one cast repeat for each 256 bytes of the wider side
     Source   AscendC Cast page: float32 to float16 and bfloat16 round to nearest even (RINT)
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.elements, self.widest_bytes
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Both tiles have its elements, and the wider one's elements so many bytes."""
+        both = self.src, self.dst
+        return Told("elements", self.elements, both), Told("widest_bytes", self.widest_bytes, both, WIDEST)
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element of its format."""
+        del given, shape
+        return find(self.dtype, ELEMENTS).itemsize
 
     def execute(self, memory: CoreMemory) -> None:
         """Round to the format's grid."""
@@ -209,12 +258,19 @@ class Add(_Add, SlotOntoSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.elements
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Both tiles have its elements, in float32."""
+        both = self.dst, self.src
+        return Told("elements", self.elements, both), Told("float32", 4, both, WIDTH)
 
     def execute(self, memory: CoreMemory) -> None:
         """Add."""
@@ -246,12 +302,19 @@ class AddLanes(_AddLanes, SlotOntoSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.rows, self.length, self.itemsize
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Rows of so many elements are added, of so many bytes each."""
+        added = Told("rows x length", self.rows * self.length, (self.src,))
+        return added, Told("itemsize", self.itemsize, (self.src,), WIDTH)
 
     def execute(self, memory: CoreMemory) -> None:
         """Add group after group; accumulate() is sequential by definition."""
@@ -303,12 +366,18 @@ class SumLanes(_SumLanes, SlotToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.rows
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """It reads 64 lanes of each row."""
+        return (Told("rows x 64", self.rows * FLOAT32_LANES, (self.src,)),)
 
     def execute(self, memory: CoreMemory) -> None:
         """Halve six times."""
@@ -336,12 +405,19 @@ class AddRows(_AddRows, SlotOntoSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.rows, self.length
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """It adds so many rows to one."""
+        added = Told("rows x length", self.rows * self.length, (self.src,))
+        return added, Told("length", self.length, (self.dst,))
 
     def execute(self, memory: CoreMemory) -> None:
         """Add row after row; accumulate() is sequential by definition."""
@@ -375,12 +451,23 @@ class SumPixels(_SumPixels, SlotToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.rows
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """It adds the pixels of each row."""
+        return (Told("rows x pixels", self.rows * self.pixels, (self.src,)),)
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of a float32."""
+        del given, shape
+        return 4
 
     def execute(self, memory: CoreMemory) -> None:
         """Halve six times."""

@@ -13,15 +13,15 @@ Source   public ops-nn at e5c3fa932, as read: the Winograd kernel of grad_weight
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from math import ceil
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import ceil, prod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from ascendsim.instructions.vector import FLOAT32_LANES, on_the_cube_clock
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.program.instruction import Command, Cost, SlotToSlot
+from ascendsim.program.instruction import Command, Cost, SlotToSlot, Told
 from ascendsim.program.places import Slot
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class ToPoints(_ToPoints, SlotToSlot):
     """
 
     __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
 
     @property
@@ -117,6 +118,11 @@ class ToPoints(_ToPoints, SlotToSlot):
     def _cleared(self) -> bool:
         """Whether some of the window lies outside of the image."""
         return self.tile_shape[1:3] != self.window
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Its pixels have the shape that it says."""
+        return (Told("tile_shape", prod(self.tile_shape), (self.src,)),)
 
     def execute(self, memory: CoreMemory) -> None:
         """Put the pixels into their window and take all tiles through the lines at once."""
@@ -184,6 +190,11 @@ class ToTaps(_ToTaps, Command):
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.rows * self.columns, self.turned
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """All sums have so many elements."""
+        return (Told("rows x columns", self.rows * self.columns, self.sums),)
 
     def execute(self, memory: CoreMemory) -> None:
         """Take all sums through the lines at once."""

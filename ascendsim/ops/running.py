@@ -26,6 +26,7 @@ from ascendsim.ops.options.keywords import l2_begun
 from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.ops.problems.convolution import as_multiplied, full_name
 from ascendsim.ops.results import ConvolutionBackwardResult, KernelResult
+from ascendsim.ops.schedules.base import schedule_named
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import CoreWork, Deferred, Kernel, Phase
 from ascendsim.program.program import Program
@@ -194,8 +195,14 @@ def execute(
         if tensor.role == "output" and name in gm:
             own[name] = gm[name].reshape(tensor.shape)
     with saying_whose(kernel.name, kernel.facts.get("plan")):
-        run_kernel(kernel, own, order=order, observe=observe, at_once=True)
+        run_kernel(kernel, own, order=order, observe=observe, at_once=True, checked=_is_own(kernel))
     gm.update({name: own[name] for name, tensor in kernel.tensors.items() if tensor.role == "output"})
+
+
+def _is_own(kernel: Kernel) -> bool:
+    """Return whether a kernel follows a schedule of the user's own: its programs are checked as they run."""
+    plan = kernel.facts.get("plan")
+    return plan is not None and not schedule_named(plan.schedule).__module__.startswith("ascendsim.")
 
 
 def carriers_of(operands: Mapping[str, Operand], threads: Threads, *, keep_halves: bool = False) -> Tensors:

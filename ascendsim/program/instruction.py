@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from inspect import getattr_static, getdoc
+from math import prod
 from operator import attrgetter
 from re import DOTALL, MULTILINE, search
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -129,13 +130,48 @@ class Instruction(Protocol):
         ...
 
 
+WIDTH, WIDEST = "bytes of an element", "bytes of the widest element"
+
+
+class Told(NamedTuple):
+    """What an instruction says of the tiles in some slots, in a field of its own.
+
+    unit   "elements", "bytes" or WIDTH of each tile; WIDEST of all of them; "bytes at least": of a tile that
+           may be filled up
+    """
+
+    field: str
+    said: int
+    slots: tuple[Slot, ...]
+    unit: str = "elements"
+
+
 class Command:
-    """Base of most instructions: no drain, no slots unless they say so, and `src` and `dst`."""
+    """Base of most instructions: no drain, no slots unless they say so, and `src` and `dst`.
+
+    `where` names the buffers of its slots, by field: an instruction is refused on another. What it says of
+    sizes a checked run holds against its tiles (`checked.py`); what it does not say is not looked at.
+    """
 
     __slots__ = ()
     drains: ClassVar[bool] = False
     # It waits for what it reads. An attribute, as it is asked of every instruction.
     trails: bool = False
+    where: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """What it says of its tiles; the bytes of a slice in GM are looked at without this."""
+        return ()
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element of the tile that it makes, from those of what it reads."""
+        del shape
+        return given
+
+    def tile_bytes(self, shape: tuple[int, ...], width: int) -> int:
+        """Return the bytes that the tile which it makes takes in its slot."""
+        return prod(shape) * width
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -220,8 +256,8 @@ def instructions() -> list[Entry]:
     kinds: list[Any] = [Command]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    # What has no meaning or no cost of its own is a base of others.
-    made = {kind for kind in kinds if hasattr(kind, "execute") and hasattr(kind, "cost")}
+    # What has no meaning, no cost or no fields of its own is a base of others.
+    made = {kind for kind in kinds if all(hasattr(kind, name) for name in ("execute", "cost", "_fields"))}
     return sorted(map(_entry, made))
 
 
@@ -406,14 +442,30 @@ class Waits(Sequence[tuple[int, ...]]):
     __hash__ = None  # type: ignore[assignment]  # equal by content, and the content may be large
 
 
+def ordering(made: Instruction, post: Post, own_slots: int) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+    """Return the slots read and written by which an instruction is ordered: all of them.
+
+    In a program with flags of its own: only flags, which lie behind its own slots.
+    """
+    if own_slots < 0:
+        return made.reads + post.reads, made.writes + post.writes
+    reads, writes = (tuple([slot for slot in of if slot.index >= own_slots]) for of in post[1:])
+    return reads, writes
+
+
 def derive(
-    instructions: Iterable[Instruction], slots: int, hazards: frozenset[str], posts: Mapping[int, Post]
+    instructions: Iterable[Instruction],
+    slots: int,
+    hazards: frozenset[str],
+    posts: Mapping[int, Post],
+    own_slots: int = -1,
 ) -> Derived:
     """Derive the waits of a program on so many slots; `hazards` names the classes of waits to derive.
 
-    `posts` says of which instructions which run on another core, or hand over something (`Program.posts`).
+    `posts` says of which instructions which run on another core, or hand over something (`Program.posts`),
+    and `own_slots` which slots order nothing, as the program has flags of its own (`Program`).
     """
-    scoreboard = _Scoreboard(slots, hazards)
+    scoreboard = _Scoreboard(slots, hazards, own_slots)
     for index, instruction in enumerate(instructions):
         scoreboard.add(instruction, posts.get(index, HOME))
     return Derived(tuple(scoreboard.done_back), tuple(scoreboard.end_back), scoreboard.trail_back)
@@ -422,8 +474,8 @@ def derive(
 class _Scoreboard:
     """Who uses which slot, and what each pipe has waited for so far."""
 
-    def __init__(self, slots: int, hazards: frozenset[str]) -> None:
-        self._hazards = hazards
+    def __init__(self, slots: int, hazards: frozenset[str], own_slots: int) -> None:
+        self._hazards, self._own_slots = hazards, own_slots
         self.done_back: list[tuple[int, ...]] = []
         self.end_back: list[tuple[int, ...]] = []
         self.trail_back: dict[int, tuple[int, ...]] = {}
@@ -444,7 +496,7 @@ class _Scoreboard:
         end: dict[str, int] = {}
         # What trails does not wait for what it reads before it starts, only before it ends.
         trail: dict[str, int] = {} if instruction.trails else done
-        reads, writes = instruction.reads + post.reads, instruction.writes + post.writes
+        reads, writes = ordering(instruction, post, self._own_slots)
         for slot in reads:
             self._wait(trail, pipe, self._writer[slot.index], "RAW")
         for slot in writes:

@@ -7,7 +7,7 @@ promise equal costs, and make a team.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation import MathSettings
+    from ascendsim.profile import Profile
     from ascendsim.program.places import CoreMemory
 
 
@@ -228,6 +229,26 @@ def require_apart(phase: Phase) -> None:
                     "cube core (CoreWork.beside)"
                 )
             taken.add(core)
+
+
+def named(core: Core) -> str:
+    """Return a core in words."""
+    return f"{core.kind} core {core.index}"
+
+
+def require_cores(phase: str, cores: Iterable[Core], profile: Profile) -> None:
+    """Refuse a core that the product does not have.
+
+    Raises   ProgramError
+    """
+    have = {"cube": profile.cores.cube, "vector": profile.cores.vector}
+    for core in cores:
+        if not 0 <= core.index < have.get(core.kind, 0):
+            counts = " and ".join(f"{count} {kind} cores" for kind, count in have.items())
+            raise ProgramError(
+                f"phase {phase}: a program runs on {named(core)}; {profile.variant} has {counts}, numbered "
+                "from 0: deal the work to fewer cores"
+            )
 
 
 def require_covered(phase: str, work: CoreWork, program: Program) -> None:

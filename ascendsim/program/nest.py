@@ -339,6 +339,11 @@ class Nest(Reserved):
     def _form(self, made: Instruction, core: int, reads: tuple[Slot, ...], writes: tuple[Slot, ...]) -> int:
         """Return the number of the form of an instruction."""
         require_whole(self.name, made)
+        if hasattr(made, "signal"):
+            raise ProgramError(
+                f"{self.name}: {type(made).__name__} in a nest; the waits of a nest follow from its slots: "
+                "append a program with flags of its own to a ProgramBuilder"
+            )
         uses = [(slot, False) for slot in made.reads + reads]
         uses += [(slot, True) for slot in made.writes + writes]
         # Stand-ins have no buffer.

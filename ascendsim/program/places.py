@@ -101,6 +101,64 @@ class Gm(NamedTuple):
     tensor: GmTensor
     index: tuple[Any, ...]  # type: ignore[assignment]  # hides tuple.index
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many indices it takes along each axis of its tensor.
+
+        Raises   ProgramError where it leaves its tensor
+        """
+        tensor, index = self
+        if len(index) > len(tensor.shape):
+            raise ProgramError(f"{self.text} has {len(index)} indices, its tensor {len(tensor.shape)} axes")
+        counts = []
+        for at, extent in zip(index, tensor.shape, strict=False):
+            if isinstance(at, slice):
+                first, last, step = at.start or 0, extent if at.stop is None else at.stop, at.step or 1
+            else:
+                first, last, step = at, at + 1, 1
+            if not (0 <= first < last <= extent and step > 0):
+                raise ProgramError(
+                    f"{self.text} leaves {tensor.name} of shape {tensor.shape}; indices go from 0 to the "
+                    "extent, the first before the last"
+                )
+            counts.append(-(-(last - first) // step))
+        return (*counts, *tensor.shape[len(index) :])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the slice, in elements; an index that is a number leaves no axis."""
+        numbers = [not isinstance(at, slice) for at in self.index]
+        return tuple([count for at, count in enumerate(self.counts) if not any(numbers[at : at + 1])])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the slice in its tensor's format."""
+        return prod(self.counts) * self.tensor.itemsize
+
+    @property
+    def runs(self) -> int:
+        """The runs of bytes in GM of which it consists, its tensor being row after row."""
+        # From the innermost axis on a run goes through whole axes, and through a part of one more.
+        steps = [isinstance(at, slice) and (at.step or 1) > 1 for at in self.index]
+        runs, whole = 1, True
+        for at, count in reversed(list(enumerate(self.counts))):
+            apart = any(steps[at : at + 1])
+            runs *= count if apart or not whole else 1
+            whole = whole and count == self.tensor.shape[at] and not apart
+        return runs
+
+    @property
+    def text(self) -> str:
+        """It as one writes it: "x[3, 0:512]"."""
+        ends = [
+            [None if end is None else str(end) for end in (at.start, at.stop, at.step)]
+            if isinstance(at, slice)
+            else [str(at)]
+            for at in self.index
+        ]
+        parts = [":".join(end or "" for end in own[:2] + [end for end in own[2:] if end]) for own in ends]
+        return f"{self.tensor.name}[{', '.join(parts)}]"
+
 
 class Post(NamedTuple):
     """The core that an instruction runs on, and the slots in GM that it reads and writes for a hand-over."""

@@ -15,6 +15,7 @@ import numpy as np
 from ascendsim.errors import ProgramError
 from ascendsim.frozen import cached_property
 from ascendsim.program import walk as w
+from ascendsim.program.flags import bound, require_flag, signal_of
 from ascendsim.program.instruction import HAZARDS, Derived, Instruction, Waits, derive
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import HOME, VECTOR_CORES, Post, Reserved, Slot, core_of, pipe_on
@@ -22,6 +23,8 @@ from ascendsim.program.walk import unmixed
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from ascendsim.profile import Profile
 
     Words = NDArray[np.int64]
 
@@ -34,7 +37,9 @@ class Program:
     """Instructions of one core, or of a cube core and its vector cores, in program order.
 
     `posts` are those of the instructions that have one, by index (`Post` in `places.py`). `hazards` are the
-    classes of waits between its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer.
+    classes of waits between its pipes that hold. `buffer_bytes` is what the slots reserve of each buffer,
+    `profile` the product that it was written for, if that is known. Where a program has flags of its own,
+    `own_slots` counts the slots of its tiles, which order nothing; those behind them are flags. Else: -1.
     """
 
     def __init__(
@@ -45,11 +50,13 @@ class Program:
         hazards: frozenset[str] = HAZARDS,
         waits: Derived | None = None,
         posts: Mapping[int, Post] | None = None,
+        profile: Profile | None = None,
+        own_slots: int = -1,
     ) -> None:
         self.instructions = tuple(instructions)
         self.slots, self.buffer_bytes, self.hazards = slots, buffer_bytes, hazards
         self.posts: Mapping[int, Post] = posts or {}
-        self._given = waits
+        self._given, self.profile, self.own_slots = waits, profile, own_slots
 
     def __len__(self) -> int:
         return len(self.instructions)
@@ -92,7 +99,12 @@ class Program:
     def _waits(self) -> Derived:
         if self._given is not None:
             return self._given
-        return derive(self.instructions, len(self.slots), self.hazards, self.posts)
+        return derive(self.instructions, len(self.slots), self.hazards, self.posts, self.own_slots)
+
+    @property
+    def tile_slots(self) -> int:
+        """The number of its slots that hold tiles; those behind them are flags of its own."""
+        return len(self.slots) if self.own_slots < 0 else self.own_slots
 
     @property
     def usual(self) -> bool:
@@ -160,7 +172,7 @@ class NestProgram(Program):
         self.nest = nest
         self.tasks = nest.require_tasks(tasks)
         self.slots, self.buffer_bytes, self.hazards = tuple(nest.slots_reserved), nest.used_bytes, hazards
-        self._given = None
+        self._given, self.profile, self.own_slots = None, nest.profile, -1
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What makes instructions are functions, some of them made inside of others.
@@ -385,10 +397,32 @@ class ProgramBuilder(Reserved):
                     f"instruction {len(self)} ({type(instruction).__name__}) reads {slot!r}, which nothing "
                     "has written"
                 )
+        require_flag(len(self), instruction, self.profile)
         self._written.update([slot.index for slot in (*instruction.writes, *writes)])
         self._instructions.append(instruction)
 
     def build(self) -> Program:
-        """Return the finished program."""
+        """Return the finished program.
+
+        Raises   ProgramError for flags of its own that do not meet, and for a deadlock
+        """
         slots, used = tuple(self.slots_reserved), dict(self.used_bytes)
-        return Program(self._instructions, slots, used, self._hazards, posts=self._posts)
+        return program_of(self._instructions, slots, used, self._hazards, self._posts, self.profile)
+
+
+def program_of(
+    instructions: Sequence[Instruction],
+    slots: tuple[Slot, ...],
+    buffer_bytes: Mapping[str, int],
+    hazards: frozenset[str],
+    posts: Mapping[int, Post],
+    profile: Profile | None,
+) -> Program:
+    """Return the program of some instructions: one that has flags of its own is ordered by them alone.
+
+    Raises   ProgramError for flags that do not meet, and for a deadlock
+    """
+    if not any(signal_of(made) for made in instructions):
+        return Program(instructions, slots, buffer_bytes, hazards, posts=posts, profile=profile)
+    full, own = bound(instructions, posts, slots)
+    return Program(instructions, full, buffer_bytes, hazards, None, own, profile, len(slots))

@@ -16,10 +16,10 @@ import numpy as np
 from ascendsim.errors import ProgramError
 from ascendsim.frozen import cached_property
 from ascendsim.program import walk as w
-from ascendsim.program.instruction import PIPES, Instruction, Traffic
+from ascendsim.program.instruction import PIPES, Instruction, Traffic, ordering
 from ascendsim.program.kernel import Core
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import HOME, VECTOR_CORES
+from ascendsim.program.places import HOME, VECTOR_CORES, Slot
 from ascendsim.program.program import NestProgram, Program, walk_memory
 from ascendsim.program.walk import SLOT_BITS
 from ascendsim.timing import compiled_flows as f
@@ -146,8 +146,8 @@ class FormBook:
         """Yield the slots each instruction uses, as `require_known_begins` takes them."""
         for at, made in enumerate(program.instructions):
             post = program.posts.get(at, HOME)
-            uses = [2 * slot.index for slot in made.reads + post.reads]
-            uses += [2 * slot.index + 1 for slot in made.writes + post.writes]
+            reads, writes = ordering(made, post, program.own_slots)
+            uses = [2 * slot.index for slot in reads] + [2 * slot.index + 1 for slot in writes]
             yield SlotUses(uses, made.trails, self._moved[self.price(made)] >= 0)
 
     def of_nest(self, nest: Nest) -> NestForms:
@@ -230,11 +230,9 @@ def _packed(operand: int, behind: int, written: bool) -> int:
     return operand * SLOT_BITS << 32 | behind << 1 | written
 
 
-def uses_of(made: Instruction, reads: Sequence[int], writes: Sequence[int]) -> tuple[Use, ...]:
+def uses_of(reads: Sequence[Slot], writes: Sequence[Slot]) -> tuple[Use, ...]:
     """Return the uses of an instruction that names its slots itself, with those of a hand-over."""
-    read = [*[slot.index for slot in made.reads], *reads]
-    written = [*[slot.index for slot in made.writes], *writes]
-    return tuple([(0, slot, False) for slot in read] + [(0, slot, True) for slot in written])
+    return tuple([(0, slot.index, False) for slot in reads] + [(0, slot.index, True) for slot in writes])
 
 
 KINDS = ("cube", "vector")
@@ -392,9 +390,8 @@ class PhaseRows:
         book, posts = self.book, program.posts
         forms = []
         for at, made in enumerate(program.instructions):
-            core, reads, writes = posts.get(at, HOME)
-            uses = uses_of(made, [slot.index for slot in reads], [slot.index for slot in writes])
-            forms.append(book.of(made, core, uses))
+            post = posts.get(at, HOME)
+            forms.append(book.of(made, post.core, uses_of(*ordering(made, post, program.own_slots))))
         return forms
 
     def met(self) -> set[int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ascendsim.errors import ConfigError, StoppedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
-from ascendsim.program.kernel import Kernel, teams_of
+from ascendsim.program.kernel import Kernel, require_cores, teams_of
 from ascendsim.timing import ENGINES
 from ascendsim.timing.l2.account import Start
 from ascendsim.timing.times import KernelTimes, PhaseAlone, stopped_words
@@ -40,6 +40,7 @@ def time_kernel(
     Raises   ProgramError for a program that breaks the rules of the machine, ConfigError for an engine that
              there is not
     """
+    _require_cores(kernel, profile)
     with collector_paused():
         if _compiled(engine):
             from ascendsim.timing.compiled_phase import timeline
@@ -67,6 +68,7 @@ def measure_kernel(
 
     Raises   also StoppedError for a kernel that takes more than `stop_above` cycles
     """
+    _require_cores(kernel, profile)
     with collector_paused():
         if _compiled(engine):
             from ascendsim.timing.compiled_phase import times
@@ -80,6 +82,11 @@ def measure_kernel(
         if stop_above is not None and found.cycles > stop_above:
             raise StoppedError(stopped_words(kernel.name, stop_above))
         return found
+
+
+def _require_cores(kernel: Kernel, profile: Profile) -> None:
+    for phase in kernel.phases:
+        require_cores(phase.name, [core for work in phase.work for core in work.cores], profile)
 
 
 def _compiled(engine: str) -> bool:

@@ -113,6 +113,12 @@ def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
     assert (tmp_path / "trace.json").read_text().startswith('{"displayTimeUnit"')
 
 
+def test_the_page_for_kernel_writers_prints_what_it_says():
+    done = doctest.testfile(str(PAGE.parent / "from_ascendc.md"), module_relative=False)
+    assert done.attempted > 10
+    assert done.failed == 0
+
+
 def test_something_is_said_of_every_nest_by_name():
     assert list(NESTS) == list(SCHEDULES)
 

@@ -11,7 +11,7 @@ from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.profile import Figure, Profile, list_products, load_profile, profile_from_tree
-from ascendsim.profile.memory import LinkFigures
+from ascendsim.profile.memory import Cores, LinkFigures
 from ascendsim.program.instruction import Cost, Derived, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
@@ -243,6 +243,7 @@ class FakeProfile:
     operands_handed: bool = False
     latency: tuple = (0, 0, 0)  # l2_read, l2_write, memory
     variant: str = "fake"
+    cores: Cores = field(default_factory=lambda: Cores(1000, 2000))
 
     def but(self, **figures):
         return replace(self, **figures)

@@ -73,6 +73,7 @@ MAY_IMPORT = {
         "ops/plan",
         "ops/results",
     },
+    "ops/check_flags": {"numerics", "profile", "program", "timing"},
     "ops/running": LOOPS
     | {"functional", "native", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands"}
     | {"ops/graph_times", "ops/options", "ops/results"},

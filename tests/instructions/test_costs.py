@@ -5,6 +5,7 @@ UB_GM 64 and 50, L0C_GM 64 and 40, no heads unless a test sets one.
 """
 
 import inspect
+import re
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
@@ -471,6 +472,14 @@ def test_the_table_has_every_instruction_and_nothing_else_lists_them():
     assert [name for name in CLASSES if f"{name}(" not in tests] == []
 
 
+def test_the_page_for_kernel_writers_names_each_of_them():
+    page = (Path(__file__).parents[2] / "docs" / "from_ascendc.md").read_text()
+    rows = page.partition("## The instructions")[2].partition("\n## ")[0]
+    ours = "".join(line.split("|")[2] for line in rows.splitlines() if "|" in line)
+    named = set(re.findall(r"`(\w+)`", ours))
+    assert named == set(CLASSES)
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_instruction_says_all_its_parts(name):
     row, kind = TABLE[name], CLASSES[name]
@@ -478,8 +487,9 @@ def test_every_instruction_says_all_its_parts(name):
     assert row.fields == kind._fields
     assert row.meaning.endswith(".")
     assert row.cost
-    # These two touch no tile: they only hold a pipe.
-    assert bool(row.reads or row.writes) == (name not in ("PipeBarrier", "StallCube"))
+    # These touch no tile: they only hold a pipe, or a flag.
+    alone = "PipeBarrier", "StallCube", "BarrierAll"
+    assert bool(row.reads or row.writes) == (name not in alone and not name.endswith("Flag"))
     assert {*row.reads, *row.writes} <= {*row.fields}
 
 

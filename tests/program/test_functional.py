@@ -1,13 +1,16 @@
 """Is synchronisation sufficient, and does the functional executor do what a program says?"""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.instructions.vector import Add, Cast, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.instructions.cube import Mmad, Submatrix
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
+from ascendsim.instructions.vector import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
@@ -15,7 +18,7 @@ from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_
 from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals
-from tests.helpers.oracles_timing import check_gm, strict
+from tests.helpers.oracles_timing import check_gm
 from tests.helpers.toy_machines import toy_split
 
 TOY = toy_split()
@@ -388,7 +391,7 @@ def test_storing_rounds_to_the_format_of_the_tensor(dtype, expected):
     assert memory.array(target)[0] == expected
 
 
-# --- the strict memory itself can fail
+# --- what checked runs refuse
 
 
 class _Undeclared(CopyUbToGm):
@@ -405,35 +408,221 @@ class _Careless(Add):
     writes = ()
 
 
-def test_the_strict_memory_notices_what_is_not_declared():
+def test_a_checked_run_notices_what_is_not_declared():
     b = ProgramBuilder(TOY)
     slot, other = b.slots("UB", 32, "row", 2)
     b.add(load(slot, X, 0))
     b.add(load(other, X, 1))
     b.add(_Careless(slot, other, 8))
-    with pytest.raises(AssertionError, match="changes UB:row"):
-        run_kernel(strict(kernel_of([b.build()]), 4), {"x": ones_and_more()})
+    with pytest.raises(ProgramError, match="changes what it only reads"):
+        run_kernel(kernel_of([b.build()]), {"x": ones_and_more()})
     b = ProgramBuilder(TOY)
     (slot,) = b.slots("UB", 32, "row")
     b.add(load(slot, X, 0))
     b.add(_Undeclared(row(Y, 0), slot, 32))
-    with pytest.raises(AssertionError, match="which it does not declare"):
-        run_kernel(strict(kernel_of([b.build()]), 4), {"x": ones_and_more()})
+    with pytest.raises(ProgramError, match="which its `reads` does not name"):
+        run_kernel(kernel_of([b.build()]), {"x": ones_and_more()})
 
 
-def test_the_strict_memory_notices_a_tile_that_is_larger_than_its_slot():
+def test_a_checked_run_notices_a_tile_that_is_larger_than_its_slot():
     b = ProgramBuilder(TOY)
     (slot,) = b.slots("UB", 32, "row")
     b.add(CopyGmToUb(slot, Gm(X, (slice(0, 2),)), 64, (16,)))
-    with pytest.raises(AssertionError, match="puts 64 bytes into"):
-        run_kernel(strict(kernel_of([b.build()]), 4), {"x": ones_and_more()})
+    with pytest.raises(ProgramError, match=r"64 bytes, into .* declared as 32; reserve"):
+        run_kernel(kernel_of([b.build()]), {"x": ones_and_more()})
+
+
+def alone(make, slots=("x",), size=32):
+    """Make a kernel of one vector core, of a function from its slots to its instructions."""
+    b = ProgramBuilder(TOY)
+    for instruction in make(*[b.slots("UB", size, name)[0] for name in slots]):
+        b.add(instruction)
+    return kernel_of([b.build()], tensors=(X, Y, H))
+
+
+H = GmTensor("h", (4, 8), "float16", 2)
+FIRST = slice(0, 1), slice(0, 8)
+
+
+def on_cores(*programs, kind="vector", first=0):
+    works = [
+        CoreWork(Core(kind, first + at), at, lambda program=program: program)
+        for at, program in enumerate(programs)
+    ]
+    return Kernel("handmade", (Phase("all", tuple(works)),), {"x": X, "y": Y}, MATH)
+
+
+def copied(source, target, tensor=Y, *, atomic=False, read=X):
+    """Return the program of a core that copies a row."""
+    b = ProgramBuilder(TOY)
+    (slot,) = b.slots("UB", 32, "row")
+    b.add(load(slot, read, source))
+    b.add(store(tensor, target, slot, atomic=atomic))
+    return b.build()
+
+
+def kernel_twice(kernel):
+    [phase] = kernel.phases
+    return replace(kernel, phases=(phase._replace(work=phase.work * 2),))
+
+
+def of_another_program():
+    b, other = ProgramBuilder(TOY), ProgramBuilder(TOY)
+    b.slots("UB", 32, "own")
+    b.add(load(other.slots("UB", 32, "theirs")[0], X, 0))
+    return kernel_of([b.build()])
+
+
+def cube_of(width, dtype, buffers=("L0A", "L0B", "L0C")):
+    """Multiply two tiles of float16 by what claims to be of another format, or lie elsewhere."""
+    b = ProgramBuilder(TOY)
+    l1 = b.slots("L1", 512, "a")[0]
+    l0a, l0b, l0c = (
+        b.slots(buffer, size, "c")[0] for buffer, size in zip(buffers, (512, 512, 1024), strict=True)
+    )
+    square = Submatrix(0, 16, 0, 16, False, width)
+    b.add(CopyGmToL1.of(l1, Gm(A, ())))
+    b.add(LoadL0A(l0a, l1, square))
+    b.add(LoadL0B(l0b, l1, square))
+    b.add(Mmad(l0c, l0a, l0b, 16, 16, 16, dtype, True))
+    return Kernel("cube", (Phase("all", (CoreWork(Core("cube", 0), 0, b.build),)),), {"a": A}, MATH)
+
+
+A = GmTensor("a", (16, 16), "float16", 2)
+WRONG = {
+    "a slot of one byte": (
+        lambda: alone(lambda x: [CopyGmToUb.of(x, Gm(X, (slice(0, 2),)))], size=1),
+        r"instruction 0 \(CopyGmToUb\) puts a tile of \(2, 8\), 64 bytes, into UB:x.*declared as 32; reserve",
+    ),
+    "a copy that says fewer bytes": (
+        lambda: alone(lambda x: [CopyGmToUb(x, Gm(X, (0,)), 8, (8,))]),
+        r"0 \(CopyGmToUb\) says bytes = 8; x\[0\] has 32; say 32, as CopyGmToUb.of does",
+    ),
+    "a store that says fewer bytes": (
+        lambda: alone(lambda x: [load(x, X, 0), CopyUbToGm(row(Y, 0), x, 4)]),
+        r"instruction 1 \(CopyUbToGm\) says bytes = 4; y\[0\] has 32",
+    ),
+    "an addition of one element": (
+        lambda: alone(lambda x, y: [load(x, X, 0), load(y, X, 1), Add(x, y, 1)], "xy"),
+        r"2 \(Add\) says elements = 1; UB:x.* has 8 elements; say 8",
+    ),
+    "a cast of a tile's bytes": (
+        lambda: alone(lambda x: [load(x, X, 0), Cast(x, x, "float16", 8, 32)]),
+        r"1 \(Cast\) says widest_bytes = 32; .* has 4 bytes of the widest element|has 2",
+    ),
+    "a sum of halves": (
+        lambda: alone(lambda x, y: [*(CopyGmToUb.of(z, Gm(H, (0,))) for z in (x, y)), Add(x, y, 8)], "xy"),
+        r"2 \(Add\) says float32 = 4; UB:x.* has 2 bytes of an element",
+    ),
+    "lanes of another format": (
+        lambda: alone(
+            lambda x, y: [
+                Fill(x, (1, 64), 256),
+                CopyGmToUb.of(y, Gm(H, (slice(0, 1),))),
+                AddLanes(x, y, 1, 8, 4),
+            ],
+            "xy",
+            size=256,
+        ),
+        r"2 \(AddLanes\) says itemsize = 4; UB:y.* has 2",
+    ),
+    "zeros of no format": (
+        lambda: alone(lambda x: [Fill(x, (8,), 20)]),
+        r"0 \(Fill\) says 20 bytes of a tile of \(8,\), which are no whole number for each element",
+    ),
+    "a product of another format": (
+        lambda: cube_of(2, "float32"),
+        r"3 \(Mmad\) says compute_dtype float32 = 4; L0A.* has 2 bytes of an element",
+    ),
+    "a load of another format": (
+        lambda: cube_of(4, "float16"),
+        r"1 \(LoadL0A\) says tile_read.itemsize = 4; L1:a.* has 2",
+    ),
+    "a tile in another buffer": (
+        lambda: cube_of(2, "float16", ("L0B", "L0A", "L0C")),
+        r"1 \(LoadL0A\) has dst = L0B.*it works on L0A; reserve it in L0A",
+    ),
+    "a slot of another program": (of_another_program, r"uses UB:theirs.*, a slot of another program"),
+    "a slice beyond its tensor": (
+        lambda: alone(lambda x: [CopyGmToUb(x, Gm(X, (slice(3, 5),)), 64, (16,))], size=64),
+        r"x\[3:5\] leaves x of shape \(4, 8\)",
+    ),
+    "a row beyond its tensor": (lambda: alone(lambda x: [load(x, X, 4)]), r"x\[4\] leaves x"),
+    "an input that is written": (
+        lambda: kernel_of([copied(0, 1, X)]),
+        r"1 \(CopyUbToGm\) writes x\[1\], an input; give its tensor the role",
+    ),
+    "a tensor that the kernel lacks": (
+        lambda: kernel_of([copied(0, 0)], tensors=(X,)),
+        r"moves y of 128 bytes; the kernel has no such tensor; add it",
+    ),
+    "two cores that write one row": (
+        lambda: kernel_of([copied(0, 0), copied(1, 0)]),
+        r"of vector core 0 writes y\[0\], and instruction 1 .*vector core 1 writes y\[0\]: they share",
+    ),
+    "a core that writes what another adds to": (
+        lambda: kernel_of([copied(0, 0, atomic=True), copied(1, 0)]),
+        r"vector core 0 adds to y\[0\], and .* vector core 1 writes y\[0\]",
+    ),
+    "a core that reads what another writes": (
+        lambda: kernel_of([copied(0, 0), copied(0, 1, read=Y)]),
+        r"core 0 writes y\[0\], and instruction 0 \(CopyGmToUb\) of vector core 1 reads y\[0\]",
+    ),
+    "more cores than there are": (
+        lambda: on_cores(copied(0, 0), first=TOY.cores.vector),
+        rf"runs on vector core {TOY.cores.vector}; toy_split has .* {TOY.cores.vector} vector cores",
+    ),
+    "a core of a negative number": (lambda: on_cores(copied(0, 0), first=-1), "runs on vector core -1"),
+    "a core of no kind": (lambda: on_cores(copied(0, 0), kind="scalar"), "runs on scalar core 0"),
+    "two programs on one core": (
+        lambda: kernel_twice(on_cores(copied(0, 0))),
+        "two programs of phase all run on",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_checked_run_refuses(name):
+    make, words = WRONG[name]
+    with pytest.raises(ProgramError, match=words):
+        run_kernel(make(), {"x": ones_and_more(), "h": ones_and_more(), "a": np.ones((16, 16), np.float32)})
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_both_engines_refuse_cores_that_a_product_lacks(engine):
+    with pytest.raises(ProgramError, match="numbered from 0: deal the work to fewer cores"):
+        time_kernel(on_cores(copied(0, 0), first=TOY.cores.vector), TOY, engine=engine)
+
+
+def test_who_asks_for_it_runs_a_wrong_program():
+    gm = {"x": ones_and_more()}
+    run_kernel(alone(lambda x: [load(x, X, 0), Add(x, x, 1), store(Y, 0, x)]), gm, checked=False)
+    assert gm["y"][0].tolist() == (2 * gm["x"][0]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        ((2,), "2"),
+        ((slice(1, 3),), "1:3"),
+        ((slice(None), slice(0, 8, 3)), ":, 0:8:3"),
+        ((slice(1, 2), 3), "1:2, 3"),
+        ((slice(0, 4), slice(2, 6)), "0:4, 2:6"),
+        ((), ""),
+    ],
+)
+def test_sizes_of_a_slice_follow_from_its_index(index, text):
+    gm, taken = Gm(X, index), np.arange(32).reshape(4, 8)[index]
+    assert (gm.shape, gm.size_bytes, gm.text) == (taken.shape, 4 * taken.size, f"x[{text}]")
+    # Elements are numbered as they lie: a run ends where the next number is not the next one.
+    assert gm.runs == 1 + np.count_nonzero(np.diff(taken.reshape(-1)) != 1)
 
 
 @pytest.mark.parametrize("make", [through_one_slot, through_a_cast, overwritten_unread])
-def test_honest_programs_pass_the_strict_memory(make):
+def test_honest_programs_pass_checked_runs(make):
     gm, held = {"x": ones_and_more()}, {"x": ones_and_more()}
     run_kernel(make(), gm)
-    run_kernel(strict(make(), 4), held, order=random.Random(1).randrange(99))
+    run_kernel(make(), held, order=random.Random(1).randrange(99))
     assert gm["y"].tobytes() == held["y"].tobytes()
     assert check_gm(make())["y"].tolist() == np.ones((4, 8), int).tolist()
 

@@ -72,7 +72,7 @@ def product(core, hazards=HAZARDS, named=2):
             source, target = read[number].next(), made[number].next()
             on = 1 + number
             b.add(CopyGmToUb(source, Gm(PIECES, (*place, rows, WHOLE[1])), 512, (8, 16)), on, reads=(piece,))
-            b.add(Cast(target, source, "float16", 128, 512), on)
+            b.add(Cast(target, source, "float16", 128, 4), on)
             b.add(CopyUbToGm(Gm(C, (tile, rows, WHOLE[1])), target, 256), on)
     return b.build()
 
@@ -102,7 +102,7 @@ class ProductNest(Nest):
             for number in range(2):
                 on, source, target = 1 + number, self.next(read[number]), self.next(made[number])
                 self.emit(self.take, [source], [core, piece.turn, number], on=on, reads=[piece])
-                self.emit(lambda to, source: Cast(to, source, "float16", 128, 512), [target, source], on=on)
+                self.emit(lambda to, source: Cast(to, source, "float16", 128, 4), [target, source], on=on)
                 self.emit(self.leave, [target], [core, tile, number], on=on)
 
     def copy(self, slot, core, tile):

@@ -31,7 +31,7 @@ from tests.helpers.conv_cases import (
     other_ranks,
     tensors_of,
 )
-from tests.helpers.oracles_timing import check_gm, gm_places, strict
+from tests.helpers.oracles_timing import check_gm, gm_places
 from tests.helpers.toy_machines import toy_split
 
 # --- Do the schedules keep the rules of the machine: waits, disjoint writes, honest costs, folding? ----
@@ -127,7 +127,7 @@ def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(case):
     for kernel, gm in kernels_with_inputs(call, tensors):
         strict_gm = dict(gm)
         run_kernel(kernel, gm)
-        run_kernel(strict(kernel, call.storage.itemsize), strict_gm, order=5)
+        run_kernel(kernel, strict_gm, order=5)
         if kernel.name == "grad_weight" and is_atomic(call):
             continue  # the two orders add the parts in their own orders
         for name, tensor in kernel.tensors.items():

@@ -17,7 +17,7 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.tiling.search.costs import Rates, SearchCosts
 from ascendsim.ops.tiling.vendor.layer import FRACTAL
-from ascendsim.ops.tiling.vendor.library_tiles import FRACTAL_BYTES, divisors_up_to
+from ascendsim.ops.tiling.vendor.library_tiles import FRACTAL_BYTES, RESULT_BYTES, divisors_up_to
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 WIDE_BYTES = 4
-# 16 x 16 sums of float32.
-RESULT_BYTES = 1024
 # A grid that does not divide the batch, or leaves cores idle, must be so much better than the best that does.
 PREFERENCE = 1.25
 
