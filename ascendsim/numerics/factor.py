@@ -92,7 +92,7 @@ class Factor(NamedTuple):
 def matrix_factor(
     values: Values, lines: int, depth: int, *, turned: bool, images: range = range(1)
 ) -> Factor:
-    """Return the factor of some images that lie as (images, lines, depth), or turned, as (images, depth, lines)."""
+    """Return a factor of images that lie as (images, lines, depth), or turned: (images, depth, lines)."""
     begins = np.array(images)[:, None] * (lines * depth)
     if turned:
         return Factor(values, (begins + np.arange(lines)).ravel(), np.arange(depth) * lines)

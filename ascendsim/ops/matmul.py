@@ -105,8 +105,8 @@ def matmul(
     output = made["c"] if left.view.shape[:-2] else made["c"][0]
     stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
     overflowed = None if cut is None else tuple(sorted(cut))
-    kernels = tuple(results) if timing else ()
-    return MatmulResult(**said, kernels=kernels, output=stored, order=name_of(order), timing=timing, overflowed=overflowed)
+    said["kernels"] = tuple(results) if timing else ()
+    return MatmulResult(**said, output=stored, order=name_of(order), timing=timing, overflowed=overflowed)
 
 
 @default_arithmetic
