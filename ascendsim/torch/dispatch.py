@@ -21,7 +21,7 @@ from ascendsim.files import write_npz
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.options.call import Options
-from ascendsim.torch.autograd import array_of, gradients_of, output_of, problem_of, type_name
+from ascendsim.torch.autograd import array_of, gradients_of, has_values, output_of, problem_of, type_name
 from ascendsim.torch.ledger import Ledger, PassEntry, judged_backward, judged_forward
 from ascendsim.torch.passes import (
     OUTPUT,
@@ -38,6 +38,7 @@ from ascendsim.torch.passes import (
     wanted,
 )
 from ascendsim.torch.products import ProductPass, Products, SumPass
+from ascendsim.torch.tbc import TbcBackward, TbcFunctions
 
 if TYPE_CHECKING:
     from ascendsim.ops.options.keywords import Product
@@ -95,7 +96,7 @@ class ConvolutionMode(TorchDispatchMode):
     def _forward(self, input: Any, weight: Any, bias: Any, *attributes: Any) -> Any:
         name = self._names.forward(weight)
         by_torch = partial(FORWARD, input, weight, bias, *attributes)
-        if not _has_values(input, weight):
+        if not has_values(input, weight):
             return by_torch()
         layer = _layer(name, "forward", OUTPUT, (input, weight), attributes)
         return self.take(layer, (input, weight, bias), by_torch)
@@ -104,16 +105,11 @@ class ConvolutionMode(TorchDispatchMode):
         # Between them, bias_sizes: torch passes [0] for a layer without bias.
         tensors, attributes, mask = args[:3], args[4:-1], args[-1]
         by_torch = partial(BACKWARD, *args)
-        if not _has_values(*tensors):
+        if not has_values(*tensors):
             return by_torch()
         results = tuple(name for name, asked in zip(GRADIENTS, mask, strict=True) if asked)
         layer = _layer(self._names.backward(tensors[2]), "backward", results, tensors, attributes)
         return self.take(layer, tensors, by_torch)
-
-
-def _has_values(*tensors: Any) -> bool:
-    """Return whether there is anything to compute; torch traces shapes with tensors that have no values."""
-    return all(tensor.numel() and tensor.device.type != "meta" for tensor in tensors)
 
 
 _known = lru_cache(maxsize=256)(problem_of)  # the same calls come in every step of a training run
@@ -315,6 +311,8 @@ class Simulation(ConvolutionMode):
         ]
 
     def __enter__(self) -> Self:
+        if not self._depth and "convolution" in self._operators:
+            self._whole.enter_context(TbcFunctions(self._names, self.take))
         if not self._depth and "product" in self._operators:
             # Attention as products, and no operators that do a whole layer or block.
             self._whole.enter_context(sdpa_kernel(SDPBackend.MATH))
@@ -381,7 +379,10 @@ class Simulation(ConvolutionMode):
     def _backward_of(self, entry: PassEntry, *tensors: Any) -> Any:
         problem, mask = entry.layer.problem, entry.layer.mask
         y, x, w = (array_of(tensor) for tensor in tensors)
-        result = run_backward(problem, y, x, w, mask, entry.setting)
+        if isinstance(entry.layer, TbcBackward):
+            result = entry.layer.run(y, x, w, entry.setting)
+        else:
+            result = run_backward(problem, y, x, w, mask, entry.setting)
         made = (result.grad_input, result.grad_weight, result.grad_bias)
         self._note(entry, dict(zip(GRADIENTS, made, strict=True)), result.overflowed or ())
         if self._judges(entry):

@@ -27,6 +27,7 @@ from ascendsim.torch.passes import (
     parts_of,
 )
 from ascendsim.torch.products import ProductCall
+from ascendsim.torch.tbc import TbcBackward
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -136,6 +137,8 @@ class Ledger:
             product = ProductCall.of(layer, setting)
             # Settings compare as the objects they are: those of one simulation are made once.
             key, make = (product, setting), partial(product.costs, setting)
+        elif isinstance(layer, TbcBackward):
+            key, make = (layer, setting), partial(layer.costs, setting)
         else:
             parts = parts_of(layer, setting)
             key, make = (parts, setting), partial(costs, parts, setting)

@@ -25,7 +25,7 @@ from ascendsim.ops.options.keywords import ProductOptions
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import MatmulProblem
 from ascendsim.studies.sweep import judged
-from ascendsim.torch.autograd import FORMATS, array_of, tensor_of, type_name
+from ascendsim.torch.autograd import FORMATS, array_of, has_values, tensor_of, type_name
 from ascendsim.torch.passes import (
     OUTPUT,
     UNNAMED,
@@ -179,17 +179,19 @@ class _Seen:
     places: tuple[int, int]
     made: tuple[int, ...]
 
-    def result_of(self, reduced: int, places: tuple[int, int]) -> str:
-        """Return what a product in this one's node makes, reduced over n, m, or k again (a checkpoint)."""
+    def result_of(self, product: tuple[int, int, int], places: tuple[int, int]) -> str:
+        """Return what a product of sizes (m, k, n) in this one's node makes: a checkpoint's makes its output."""
         m, k, n = self.sizes
-        by_size = {"grad_input": n, "grad_weight": m, "output": k}
-        fitting = [name for name, size in by_size.items() if size == reduced]
-        if len(fitting) > 1:
-            has_a, has_b = (place in places for place in self.places)
-            by_place = {(False, True): "grad_input", (True, False): "grad_weight", (True, True): "output"}
-            found = by_place.get((has_a, has_b))
-            return found if found in fitting else fitting[0]
-        return fitting[0] if fitting else "output"
+        # As torch writes them; of matrices it may make the transposed result.
+        usual = {"grad_input": (m, n, k), "grad_weight": (k, m, n), "output": (m, k, n)}
+        fitting = [name for name, sizes in usual.items() if sizes[1] == product[1]]
+        if len(fitting) < 2:
+            return fitting[0] if fitting else "output"
+        has_a, has_b = (place in places for place in self.places)
+        if has_a != has_b:
+            # The gradient of one factor reads the other one.
+            return "grad_weight" if has_a else "grad_input"
+        return next((name for name in fitting if usual[name] == product), fitting[0])
 
 
 class Products:
@@ -224,7 +226,7 @@ class Products:
         """Return a product's layer, direction and result, and remember its node."""
         places = a.data_ptr(), b.data_ptr()
         seen, inside = self._running()
-        result = OUTPUT[0] if seen is None else seen.result_of(p.k, places)
+        result = OUTPUT[0] if seen is None else seen.result_of((p.m, p.k, p.n), places)
         if seen is not None and result not in OUTPUT:
             name, direction = seen.name, "backward"
         elif inside and not self._names.in_module:
@@ -263,4 +265,4 @@ class Products:
 
 def _is_plain(tensor: torch.Tensor) -> bool:
     """Return whether a tensor has values that lie in memory one by one."""
-    return bool(tensor.numel()) and tensor.device.type != "meta" and tensor.layout is torch.strided
+    return has_values(tensor) and tensor.layout is torch.strided
