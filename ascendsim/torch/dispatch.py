@@ -1,4 +1,4 @@
-"""A mode that sees every convolution of torch, with the name of its layer."""
+"""Modes that see the convolutions and products of torch, with the names of their layers."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class _Writer(ConvolutionMode):
 
     def take(self, layer: LayerPass, tensors: tuple[Any, ...], by_torch: ByTorch) -> Any:
         if layer.direction == "backward" and wanted(layer, self._layers):
-            p = layer.problem
+            p = layer.convolution
             names = ("grad_output", "input", "weight")
             attributes: dict[str, Any] = {
                 "stride": p.stride,
@@ -231,7 +231,7 @@ OPERATORS = ("convolution", "product")
 
 
 class Simulation(ConvolutionMode):
-    """Runs every convolution inside `with Simulation(...):` on the simulator, forward and backward.
+    """Runs every convolution and product inside `with Simulation(...):` on the simulator, in both passes.
 
     Keywords   those of `Setting`: product, cube_math_type, operands, order, threads, accumulation, ...
     layers     which layers: patterns of their names, or a function of a `LayerPass`; None: all. torch does
@@ -337,7 +337,7 @@ class Simulation(ConvolutionMode):
         asked = self._products.asked(func, args, given) if "product" in self._operators else None
         if asked is None:
             return super().__torch_dispatch__(func, types, args, given)
-        run = self._product_of if isinstance(asked, ProductPass) else self._sum_of
+        run: Any = self._product_of if isinstance(asked, ProductPass) else self._sum_of
         return self._taken(asked.layer, asked.by_torch, partial(run, asked))
 
     def take(self, layer: LayerPass, tensors: tuple[Any, ...], by_torch: ByTorch) -> Any:
@@ -368,7 +368,7 @@ class Simulation(ConvolutionMode):
         return made
 
     def _forward_of(self, entry: PassEntry, input: Any, weight: Any, bias: Any) -> Any:
-        problem = entry.layer.problem
+        problem = entry.layer.convolution
         x, w, b = array_of(input), array_of(weight), None if bias is None else array_of(bias)
         result = run_forward(problem, x, w, b, entry.setting)
         self._note(entry, {"output": result.grad_input}, result.overflowed or ())
@@ -377,7 +377,7 @@ class Simulation(ConvolutionMode):
         return output_of(result, input, weight)
 
     def _backward_of(self, entry: PassEntry, *tensors: Any) -> Any:
-        problem, mask = entry.layer.problem, entry.layer.mask
+        problem, mask = entry.layer.convolution, entry.layer.mask
         y, x, w = (array_of(tensor) for tensor in tensors)
         if isinstance(entry.layer, TbcBackward):
             result = entry.layer.run(y, x, w, entry.setting)

@@ -133,6 +133,7 @@ class Ledger:
 
     def _estimate(self, entry: PassEntry) -> Estimate:
         layer, setting = entry.layer, entry.setting
+        key: Any
         if isinstance(layer.problem, MatmulProblem):
             product = ProductCall.of(layer, setting)
             # Settings compare as the objects they are: those of one simulation are made once.

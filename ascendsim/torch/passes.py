@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -88,12 +88,11 @@ def parts_of(layer: LayerPass, setting: Setting) -> tuple[PassCall, ...]:
 
     Raises   as `mirrored`
     """
-    assert isinstance(layer.problem, ConvProblem)
     if layer.direction == "forward":
         input, weight = layer.dtypes
-        return forward_parts(layer.problem, (input, weight), setting)
+        return forward_parts(layer.convolution, (input, weight), setting)
     grad_output, input, weight = layer.dtypes
-    return backward_parts(layer.problem, (grad_output, input, weight), layer.mask, setting)
+    return backward_parts(layer.convolution, (grad_output, input, weight), layer.mask, setting)
 
 
 def forward_parts(problem: ConvProblem, dtypes: tuple[str, str], setting: Setting) -> tuple[PassCall, ...]:
@@ -468,6 +467,11 @@ class LayerPass:
     problem: ConvProblem | MatmulProblem
     dtypes: tuple[str, ...]
     results: tuple[str, ...]
+
+    @property
+    def convolution(self) -> ConvProblem:
+        """The problem of a pass that is no matrix product."""
+        return cast("ConvProblem", self.problem)
 
     @property
     def mask(self) -> Mask:

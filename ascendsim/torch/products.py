@@ -125,7 +125,7 @@ class ProductPass:
             f"cast_{name}" for name, one in zip("ab", given, strict=True) if is_cut(one, call.dtype, setting)
         }
         a, b = (as_stored(one, call.dtype, setting) for one in given)
-        turned = {"transpose_a": p.transpose_a, "transpose_b": p.transpose_b}
+        turned: dict[str, Any] = {"transpose_a": p.transpose_a, "transpose_b": p.transpose_b}
         made = matmul(a, b, order=setting.order, timing=False, **turned, **call.options(setting))
         more = None if self.addend is None else array_of(self.addend)
         own = self.layer.dtypes[0]
@@ -180,7 +180,7 @@ class _Seen:
     made: tuple[int, ...]
 
     def result_of(self, product: tuple[int, int, int], places: tuple[int, int]) -> str:
-        """Return what a product of sizes (m, k, n) in this one's node makes: a checkpoint's makes its output."""
+        """Return what a product (m, k, n) in this one's node makes; a checkpoint makes its output again."""
         m, k, n = self.sizes
         # As torch writes them; of matrices it may make the transposed result.
         usual = {"grad_input": (m, n, k), "grad_weight": (k, m, n), "output": (m, k, n)}
@@ -215,12 +215,12 @@ class Products:
             return None
         batch = a.shape[0] if a.dim() == 3 else 1
         flags = _is_turned(a), _is_turned(b)
-        problem = MatmulProblem(*a.shape[-2:], b.shape[-1], batch, *flags)
+        problem = MatmulProblem(a.shape[-2], a.shape[-1], b.shape[-1], batch, *flags)
         name, direction, result = self._named(problem, a, b)
         layer = LayerPass(name, direction, problem, (type_name(a), type_name(b)), (result,))
-        scales = (kwargs.get("alpha", 1), kwargs.get("beta", 1)) if adds else (1, 1)
+        alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
         written = args[0] if in_place else kwargs.get("out")
-        return ProductPass(layer, a, b, addend, *scales, written, partial(func, *args, **kwargs))
+        return ProductPass(layer, a, b, addend, alpha, beta, written, partial(func, *args, **kwargs))
 
     def _named(self, p: MatmulProblem, a: torch.Tensor, b: torch.Tensor) -> tuple[str, str, str]:
         """Return a product's layer, direction and result, and remember its node."""

@@ -54,8 +54,8 @@ class TbcBackward(LayerPass):
         bias = np.zeros(weight.shape[0], grad_output.dtype)
         given = (values.transpose(ACTIVATION_OUT) for values in (grad_output, input))
         how: dict[str, Any] = {"order": setting.order, "threads": setting.threads, "timing": False}
-        arguments = (*given, weight.transpose(WEIGHT), bias, self._pad, setting.cube_math_type)
-        made = conv_tbc_backward(*arguments, **how, **_options(setting))
+        arguments: Any = (*given, weight.transpose(WEIGHT), bias, self._pad, setting.cube_math_type)
+        made = conv_tbc_backward(*arguments, **(how | _options(setting)))
         return replace(
             made,
             grad_input=made.grad_input.transpose(ACTIVATION_IN),
@@ -67,19 +67,17 @@ class TbcBackward(LayerPass):
 
         Raises   as `estimate_conv_tbc_backward`
         """
-        assert isinstance(self.problem, ConvProblem)
         sizes = [
             tuple(shape[axis] for axis in axes)
-            for shape, axes in ((self.problem.input, ACTIVATION_OUT), (self.problem.weight, WEIGHT))
+            for shape, axes in ((self.convolution.input, ACTIVATION_OUT), (self.convolution.weight, WEIGHT))
         ]
         options = _options(setting) | {"most_instructions": None}
-        asked = self.dtypes[0], self._pad, setting.cube_math_type
-        return estimate_conv_tbc_backward(*sizes, *asked, **options)
+        asked: Any = *sizes, self.dtypes[0], self._pad, setting.cube_math_type
+        return estimate_conv_tbc_backward(*asked, **options)
 
     @property
     def _pad(self) -> int:
-        assert isinstance(self.problem, ConvProblem)
-        return int(self.problem.pads[-1][0])
+        return int(self.convolution.pads[-1][0])
 
 
 def _options(setting: Setting) -> dict[str, Any]:
