@@ -89,6 +89,16 @@ class Factor(NamedTuple):
         return self._replace(lines=lines, steps=steps)
 
 
+def matrix_factor(
+    values: Values, lines: int, depth: int, *, turned: bool, images: range = range(1)
+) -> Factor:
+    """Return a factor of images that lie as (images, lines, depth), or turned: (images, depth, lines)."""
+    begins = np.array(images)[:, None] * (lines * depth)
+    if turned:
+        return Factor(values, (begins + np.arange(lines)).ravel(), np.arange(depth) * lines)
+    return Factor(values, (begins + np.arange(lines) * depth).ravel(), np.arange(depth))
+
+
 # The kinds whose accumulators know of earlier products nothing but their values, and the one whose Mmads are
 # its blocks. Another kind is unknown here until somebody has thought about it.
 CHAINS = ("seq", "seq-muladd")

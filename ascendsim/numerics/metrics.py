@@ -109,10 +109,12 @@ class Specials:
         return Specials(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     def __str__(self) -> str:
-        """Return the shares that are not nothing: 97.2% Inf, 0.1% zero."""
+        """Return the shares that are not nothing: 97% Inf, 0.1% zero."""
         named = {"infinite": "Inf", "nan": "NaN", "largest": "at the largest value"}
         shares = [(name, getattr(self, name) / max(self.elements, 1)) for name in self.__slots__[1:]]
-        return ", ".join(f"{100 * share:.2g}% {named.get(name, name)}" for name, share in shares if share)
+        # Two digits, but all of 100.
+        told = [(name, f"{100 * share:.{2 + (share > 0.99)}g}") for name, share in shares if share]
+        return ", ".join(f"{share}% {named.get(name, name)}" for name, share in told)
 
 
 def specials_of(stored: npt.NDArray[Any]) -> Specials:

@@ -19,7 +19,7 @@ from ascendsim.ops.lowering import formats as matmul_formats
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder, VectorKernels
 from ascendsim.ops.lowering.kernels import product_kernel
 from ascendsim.ops.lowering.layouts import one_group, split_groups
-from ascendsim.ops.options.call import Options, options_of, order_given
+from ascendsim.ops.options.call import Options, options_of, order_given, thread_count
 from ascendsim.ops.options.keywords import ProductOptions
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import (
@@ -55,10 +55,12 @@ RULE_NOTE = "The tiling follows the rules of the product's operator"
 
 @dataclass(frozen=True, slots=True)
 class MatmulResult(Estimate):
-    """A matrix product and its cycles; `order` as of a convolution backward."""
+    """A matrix product and its cycles; `order`, `timing` and `overflowed` as of a convolution backward."""
 
     output: Any
     order: str
+    timing: bool = True
+    overflowed: tuple[str, ...] | None = None
 
 
 @default_arithmetic
@@ -71,6 +73,7 @@ def matmul(
     cube_math_type: int = 0,
     out_dtype: str | None = None,
     order: str | int = "program",
+    timing: bool = True,
     **keywords: Unpack[ProductOptions],
 ) -> MatmulResult:
     """Multiply two matrices, or a batch of pairs, bit for bit as the cube does, and count the cycles.
@@ -80,6 +83,7 @@ def matmul(
     Types    one format for both operands; the result in `out_dtype`, by default the operands'; of int8 always
              int32, with `accumulation` int32:wrap (the default) or int32:saturate
     Order    of execution: "program", "arrival" (as timed) or a seed
+    Timing   False: the same bits without cycles; `estimate_matmul` has those
     Keywords as `ProductOptions` describes them: product, accumulation, tiling, schedule, l2_start
     Raises   ShapeError, UnsupportedError, ConfigError, CapacityError: all AscendSimError
     Source   operator page of aclnnMatmul (cubeMathType); HF32 of a matrix product rounds ties away
@@ -93,11 +97,15 @@ def matmul(
     graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
     graph = options.within(graph)
     tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
-    results, made = run_graph(graph, options.profile, options.l2_start, tensors, order, options.engine)
+    thread_count(1, timing=timing)
+    machine, cut = (options.profile, options.l2_start), None if timing else set[str]()
+    results, made = run_graph(graph, *machine, tensors, order, options.engine, timing=timing, cut=cut)
     # A single matrix runs as a batch of one.
     output = made["c"] if left.view.shape[:-2] else made["c"][0]
     stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
-    return MatmulResult(**said, kernels=tuple(results), output=stored, order=name_of(order))
+    overflowed = None if cut is None else tuple(sorted(cut))
+    said["kernels"] = tuple(results) if timing else ()
+    return MatmulResult(**said, output=stored, order=name_of(order), timing=timing, overflowed=overflowed)
 
 
 @default_arithmetic

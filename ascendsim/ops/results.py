@@ -149,8 +149,13 @@ class Estimate:
 
     def _timed(self, name: str) -> tuple[KernelResult, ...]:
         """Return the kernels whose cycles add up to the total `name`."""
-        del name
-        return self.kernels
+        # The sum over no kernels would be a number too, 0.
+        if getattr(self, "timing", True):
+            return self.kernels
+        raise ConfigError(
+            f"{type(self).__name__}: {name} is not known, as the call was made with timing=False; leave that "
+            "out, or ask for an estimate of the problem"
+        )
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return a record of plain values for each kernel, all with the same names: rows of a table.
@@ -230,15 +235,6 @@ class ConvolutionBackwardResult(Estimate):
             f"{name}: {'x'.join(map(str, made.shape))}, {made.dtype}"
             for name in ("grad_input", "grad_weight", "grad_bias")
             if (made := getattr(self, name)) is not None
-        )
-
-    def _timed(self, name: str) -> tuple[KernelResult, ...]:
-        # The sum over no kernels would be a number too, 0.
-        if self.timing:
-            return self.kernels
-        raise ConfigError(
-            f"result of a convolution backward: {name} is not known, as the call was made with timing=False; "
-            "leave that out, or ask `estimate` for the cycles of the problem"
         )
 
 

@@ -191,17 +191,18 @@ def judge(result: ConvolutionBackwardResult, references: Mapping[str, Any]) -> t
     """Measure each gradient of a result against the one of the same name; a masked one is left out."""
     found = ((name, getattr(result, name)) for name in GRADIENTS)
     return tuple(
-        JudgedGradient(
-            name,
-            tuple(gradient.shape),
-            str(gradient.dtype),
-            # hifloat8 has no numpy dtype: its bytes are those of its codes.
-            hashlib.sha256(getattr(gradient, "codes", gradient).tobytes()).hexdigest(),
-            error_metrics(gradient, references[name], _judged_as(name, gradient, result.compute_dtype)),
-        )
+        judged(name, gradient, references[name], result.compute_dtype)
         for name, gradient in found
         if gradient is not None
     )
+
+
+def judged(name: str, made: Any, reference: Any, compute_dtype: str) -> JudgedGradient:
+    """Measure what a product of the cube, or a sum, has made against its float64 reference."""
+    # hifloat8 has no numpy dtype: its bytes are those of its codes.
+    digest = hashlib.sha256(getattr(made, "codes", made).tobytes()).hexdigest()
+    errors = error_metrics(made, reference, _judged_as(name, made, compute_dtype))
+    return JudgedGradient(name, tuple(made.shape), str(made.dtype), digest, errors)
 
 
 def _judged_as(name: str, gradient: Any, compute_dtype: str) -> Any:

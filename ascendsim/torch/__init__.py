@@ -1,7 +1,7 @@
-"""Convolutions of PyTorch scripts on the simulator: forward and backward, bit for bit.
+"""Convolutions and matrix products of PyTorch scripts on the simulator: forward and backward, bit for bit.
 
     with ascendsim.torch.Simulation(product="910B2", cube_math_type=1) as simulation:
-        train(...)                       # as it stands; every convolution inside is simulated
+        train(...)                       # as it stands; every convolution and product inside is simulated
     print(simulation.table())            # cycles and times of each layer
 
 Simulation             runs the convolutions of an unmodified script, records each layer

@@ -37,6 +37,11 @@ def type_name(tensor: torch.Tensor) -> str:
     return FORMATS.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
 
 
+def has_values(*tensors: torch.Tensor) -> bool:
+    """Return whether there is anything to compute; torch traces shapes with tensors that have no values."""
+    return all(tensor.numel() and tensor.device.type != "meta" for tensor in tensors)
+
+
 def array_of(tensor: torch.Tensor) -> NDArray[Any]:
     """Return the values of a tensor, row after row, in its own format.
 
@@ -120,8 +125,8 @@ def convolution(
             raise refusal(f"convolution: {name}", value, "a tensor of torch" + ", or None" * (name == "bias"))
     if not isinstance(setting, Setting | None):
         raise refusal("convolution: setting", setting, "a Setting, or None")
-    image, weight = _autocast(input), _autocast(weight)
-    more = None if bias is None else _autocast(bias)
+    image, weight = autocast(input), autocast(weight)
+    more = None if bias is None else autocast(bias)
     if image.dim() not in (weight.dim(), weight.dim() - 1):
         raise ShapeError(
             f"convolution: input has rank {image.dim()}, weight {weight.dim()}; they must be equal, or input "
@@ -181,7 +186,8 @@ class _Convolution(torch.autograd.Function):
         return *gradients_of(result, grad_output, input, weight), None, None
 
 
-def _autocast(tensor: torch.Tensor) -> torch.Tensor:
+def autocast(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in the format that autocast, where it is on, gives it."""
     # torch does this for its own convolutions before autograd sees them, and so for nothing of ours.
     kind = tensor.device.type
     return tensor.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else tensor

@@ -1,10 +1,10 @@
-"""A mode that sees every convolution of torch, with the name of its layer."""
+"""Modes that see the convolutions and products of torch, with the names of their layers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from itertools import islice
@@ -13,23 +13,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ascendsim.errors import AscendSimError, ConfigError, items, refusal, shown, whole
 from ascendsim.files import write_npz
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.casts import decode
-from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.metrics import Specials, error_metrics, specials_of
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.options.call import Options
-from ascendsim.ops.results import Estimate
-from ascendsim.studies.records import JudgedGradient
-from ascendsim.studies.sweep import float64_references, judge
-from ascendsim.torch.autograd import array_of, gradients_of, output_of, problem_of, type_name
+from ascendsim.torch.autograd import array_of, gradients_of, has_values, output_of, problem_of, type_name
+from ascendsim.torch.ledger import Ledger, PassEntry, judged_backward, judged_forward
 from ascendsim.torch.passes import (
     OUTPUT,
-    OUTPUT_ALONE,
     Filter,
     LayerNames,
     LayerPass,
@@ -37,22 +32,16 @@ from ascendsim.torch.passes import (
     Record,
     Setting,
     checked_filter,
-    costs,
-    mirrored,
-    parts_of,
     run_backward,
     run_forward,
     table,
     wanted,
 )
+from ascendsim.torch.products import ProductPass, Products, SumPass
+from ascendsim.torch.tbc import TbcBackward, TbcFunctions
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ascendsim.ops.lowering.call import Mask
     from ascendsim.ops.options.keywords import Product
-    from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.ops.results import ConvolutionBackwardResult
 
 
 FORWARD = torch.ops.aten.convolution.default
@@ -107,7 +96,7 @@ class ConvolutionMode(TorchDispatchMode):
     def _forward(self, input: Any, weight: Any, bias: Any, *attributes: Any) -> Any:
         name = self._names.forward(weight)
         by_torch = partial(FORWARD, input, weight, bias, *attributes)
-        if not _has_values(input, weight):
+        if not has_values(input, weight):
             return by_torch()
         layer = _layer(name, "forward", OUTPUT, (input, weight), attributes)
         return self.take(layer, (input, weight, bias), by_torch)
@@ -116,16 +105,11 @@ class ConvolutionMode(TorchDispatchMode):
         # Between them, bias_sizes: torch passes [0] for a layer without bias.
         tensors, attributes, mask = args[:3], args[4:-1], args[-1]
         by_torch = partial(BACKWARD, *args)
-        if not _has_values(*tensors):
+        if not has_values(*tensors):
             return by_torch()
         results = tuple(name for name, asked in zip(GRADIENTS, mask, strict=True) if asked)
         layer = _layer(self._names.backward(tensors[2]), "backward", results, tensors, attributes)
         return self.take(layer, tensors, by_torch)
-
-
-def _has_values(*tensors: Any) -> bool:
-    """Return whether there is anything to compute; torch traces shapes with tensors that have no values."""
-    return all(tensor.numel() and tensor.device.type != "meta" for tensor in tensors)
 
 
 _known = lru_cache(maxsize=256)(problem_of)  # the same calls come in every step of a training run
@@ -196,7 +180,7 @@ class _Writer(ConvolutionMode):
 
     def take(self, layer: LayerPass, tensors: tuple[Any, ...], by_torch: ByTorch) -> Any:
         if layer.direction == "backward" and wanted(layer, self._layers):
-            p = layer.problem
+            p = layer.convolution
             names = ("grad_output", "input", "weight")
             attributes: dict[str, Any] = {
                 "stride": p.stride,
@@ -241,129 +225,20 @@ def _plain(array: Any) -> Any:
     return array.view(np.uint8 if array.itemsize == 1 else np.uint16)
 
 
-@default_arithmetic
-def judged_forward(
-    problem: ConvProblem,
-    input: NDArray[Any],
-    weight: NDArray[Any],
-    bias: Any,
-    result: ConvolutionBackwardResult,
-) -> tuple[JudgedGradient, ...]:
-    """Return the error of an output, which is the grad_input of the result."""
-    other = mirrored(problem)
-    shape_only = np.zeros(problem.grad_output, input.dtype)
-    references = float64_references(other, input, shape_only, weight, OUTPUT_ALONE)
-    if bias is not None:
-        more = decode(bias, lookup_dtype(bias.dtype)).astype(np.float64)
-        references["grad_input"] = references["grad_input"] + more.reshape(-1, *(1,) * problem.rank)
-    (output,) = judge(result, references)
-    return (replace(output, name="output"),)
-
-
-def judged_backward(
-    problem: ConvProblem,
-    given: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
-    mask: Mask,
-    result: ConvolutionBackwardResult,
-) -> tuple[JudgedGradient, ...]:
-    """Return the errors of the gradients that were asked for; `given` are grad_output, input and weight."""
-    references = float64_references(problem, *given, mask)
-    return tuple(
-        _with_terms(one, given[0], references["grad_bias"], result.grad_bias)
-        if one.name == "grad_bias"
-        else one
-        for one in judge(result, references)
-    )
-
-
-def _with_terms(one: JudgedGradient, grad_output: Any, exact: Any, made: Any) -> JudgedGradient:
-    """Return the errors of a grad_bias with the magnitudes of its terms, and whether these cancel."""
-    fmt = lookup_dtype(grad_output.dtype)
-    axes = (0, *range(2, grad_output.ndim))
-    sizes = np.abs(decode(grad_output, fmt).astype(np.float64)).sum(axis=axes)
-    # Terms are off by half a step each, so that of a sum below that no digit is certain.
-    lost = np.abs(exact) <= 2.0 ** -(fmt.mantissa_bits + 1) * sizes
-    errors = error_metrics(made, exact, one.errors.dtype, sizes)
-    return replace(one, errors=errors, cancels=bool(sizes.any() and np.mean(lost) > 0.5))
-
-
-@dataclass
-class PassEntry:
-    """The calls of one pass of one layer so far."""
-
-    layer: LayerPass
-    setting: Setting
-    calls: int = 0
-    specials: dict[str, Specials] = field(default_factory=dict)
-    overflowed: set[str] = field(default_factory=set)
-    judged: list[tuple[JudgedGradient, ...]] = field(default_factory=list)
-    refused: str | None = None
-
-    def note(self, result: ConvolutionBackwardResult) -> set[str]:
-        """Count the special elements of a call's results; return the kernels that saturated a value."""
-        made = (result.grad_input, result.grad_weight, result.grad_bias)
-        names = OUTPUT if self.layer.direction == "forward" else GRADIENTS
-        found = {
-            name: (values.dtype, specials_of(values))
-            for name, values in zip(names, made, strict=False)
-            if values is not None
-        }
-        for name, (_, one) in found.items():
-            self.specials[name] = self.specials.get(name, Specials()) + one
-        cut = set(result.overflowed or ())
-        self.overflowed |= cut
-        return cut
-
-
-class Ledger:
-    """Entries in the order in which their layers first ran."""
-
-    def __init__(self) -> None:
-        self._entries: dict[tuple[LayerPass, Setting], PassEntry] = {}
-        self._estimates: dict[object, Estimate] = {}
-
-    def entry(self, layer: LayerPass, setting: Setting) -> PassEntry:
-        """Return the entry of a layer, a new one for a layer that has not run."""
-        return self._entries.setdefault((layer, setting), PassEntry(layer, setting))
-
-    def records(self) -> tuple[Record, ...]:
-        """Return the layers that have run; equal layers share one estimate."""
-        return tuple(self._record(entry) for entry in self._entries.values())
-
-    def _record(self, entry: PassEntry) -> Record:
-        estimate = None if entry.refused else self._estimate(entry)
-        return Record(
-            entry.layer,
-            entry.setting,
-            entry.calls,
-            estimate,
-            dict(entry.specials),
-            tuple(sorted(entry.overflowed)),
-            tuple(entry.judged),
-            entry.refused,
-        )
-
-    def _estimate(self, entry: PassEntry) -> Estimate:
-        parts = parts_of(entry.layer, entry.setting)
-        # Settings compare as the objects they are: those of one simulation are made once.
-        key = parts, entry.setting
-        if key not in self._estimates:
-            self._estimates[key] = costs(parts, entry.setting).without_timelines()
-        return self._estimates[key]
-
-
 ERRORS = ("never", "first", "every")
 REFUSED = ("raise", "torch")
+OPERATORS = ("convolution", "product")
 
 
 class Simulation(ConvolutionMode):
-    """Runs every convolution inside `with Simulation(...):` on the simulator, forward and backward.
+    """Runs every convolution and product inside `with Simulation(...):` on the simulator, in both passes.
 
     Keywords   those of `Setting`: product, cube_math_type, operands, order, threads, accumulation, ...
     layers     which layers: patterns of their names, or a function of a `LayerPass`; None: all. torch does
                the others
     per_layer  pattern of names -> keywords that differ there; the first pattern that fits counts
     passes     "forward" and "backward", or one of them
+    operators  "convolution" and "product" (linear layers, attention), or one of them
     errors     "never"; "first": the first call of each layer is judged against float64; or "every" one
     refused    "raise" what the interface answers to a call that it does not take; "torch" computes it
                instead, and the record says why
@@ -378,6 +253,7 @@ class Simulation(ConvolutionMode):
         layers: Filter = None,
         per_layer: PerLayer | None = None,
         passes: str | Sequence[str] = ("forward", "backward"),
+        operators: str | Sequence[str] = OPERATORS,
         errors: str = "never",
         refused: str = "raise",
         **keywords: Any,
@@ -390,15 +266,14 @@ class Simulation(ConvolutionMode):
             rule = 'keywords by pattern, such as {"fc*": {"operands": "hifloat8"}}'
             raise refusal("Simulation: per_layer", per_layer, rule)
         self._own_settings = [(pattern, self._setting.but(**other)) for pattern, other in given]
-        asked = (passes,) if isinstance(passes, str) else items(passes)
-        if asked is None:
-            raise refusal("Simulation: passes", passes, '"forward", "backward" or both')
-        self._passes = tuple(_one_of("passes", one, ("forward", "backward")) for one in asked)
+        self._passes = _several("passes", passes, ("forward", "backward"))
         self._errors = _one_of("errors", errors, ERRORS)
         self._refused = _one_of("refused", refused, REFUSED)
-        self._ledger = Ledger()
+        self._operators = _several("operators", operators, OPERATORS)
+        self._ledger, self._products = Ledger(), Products(self._names)
         # Of every layer that came by, also of those that are left to torch; in the order of their first call.
         self._met: dict[str, None] = {}
+        self._whole = ExitStack()
         self._status: dict[tuple[str, str, str], None] = {}
 
     @property
@@ -435,16 +310,51 @@ class Simulation(ConvolutionMode):
             if not any(fnmatchcase(name, pattern) for name in self._met)
         ]
 
+    def __enter__(self) -> Self:
+        if not self._depth and "convolution" in self._operators:
+            self._whole.enter_context(TbcFunctions(self._names, self.take))
+        if not self._depth and "product" in self._operators:
+            # Attention as products, and no operators that do a whole layer or block.
+            self._whole.enter_context(sdpa_kernel(SDPBackend.MATH))
+            mha = torch.backends.mha
+            mha, sdp = torch.backends.mha, torch.backends.cuda
+            self._whole.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+            mha.set_fastpath_enabled(False)
+            # In 16 bits where the script asks for 16 bits; the switch is not of CUDA alone.
+            narrow = sdp.allow_fp16_bf16_reduction_math_sdp
+            self._whole.callback(narrow, sdp.fp16_bf16_reduction_math_sdp_allowed())
+            narrow(True)
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        if not self._depth:
+            self._whole.close()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Take convolutions and products; leave the rest to torch."""
+        given = kwargs or {}
+        asked = self._products.asked(func, args, given) if "product" in self._operators else None
+        if asked is None:
+            return super().__torch_dispatch__(func, types, args, given)
+        run: Any = self._product_of if isinstance(asked, ProductPass) else self._sum_of
+        return self._taken(asked.layer, asked.by_torch, partial(run, asked))
+
     def take(self, layer: LayerPass, tensors: tuple[Any, ...], by_torch: ByTorch) -> Any:
         """Return a layer's results by the simulator, or by torch where a filter or the interface says so."""
+        run = self._forward_of if layer.direction == "forward" else self._backward_of
+        if "convolution" not in self._operators:
+            return by_torch()
+        return self._taken(layer, by_torch, lambda entry: run(entry, *tensors))
+
+    def _taken(self, layer: LayerPass, by_torch: ByTorch, run: Callable[[PassEntry], Any]) -> Any:
         self._met[layer.name] = None
         if layer.direction not in self._passes or not wanted(layer, self._layers):
             return by_torch()
-        run = self._forward_of if layer.direction == "forward" else self._backward_of
         fitting = (own for pattern, own in self._own_settings if fnmatchcase(layer.name, pattern))
         entry = self._ledger.entry(layer, next(fitting, self._setting))
         try:
-            made = run(entry, *tensors)
+            made = run(entry)
         except AscendSimError as error:
             if self._refused == "raise":
                 error.add_note(
@@ -458,30 +368,55 @@ class Simulation(ConvolutionMode):
         return made
 
     def _forward_of(self, entry: PassEntry, input: Any, weight: Any, bias: Any) -> Any:
-        problem = entry.layer.problem
+        problem = entry.layer.convolution
         x, w, b = array_of(input), array_of(weight), None if bias is None else array_of(bias)
         result = run_forward(problem, x, w, b, entry.setting)
-        self._note(entry, result)
+        self._note(entry, {"output": result.grad_input}, result.overflowed or ())
         if self._judges(entry):
             entry.judged.append(judged_forward(problem, x, w, b, result))
         return output_of(result, input, weight)
 
     def _backward_of(self, entry: PassEntry, *tensors: Any) -> Any:
-        problem, mask = entry.layer.problem, entry.layer.mask
+        problem, mask = entry.layer.convolution, entry.layer.mask
         y, x, w = (array_of(tensor) for tensor in tensors)
-        result = run_backward(problem, y, x, w, mask, entry.setting)
-        self._note(entry, result)
+        if isinstance(entry.layer, TbcBackward):
+            result = entry.layer.run(y, x, w, entry.setting)
+        else:
+            result = run_backward(problem, y, x, w, mask, entry.setting)
+        made = (result.grad_input, result.grad_weight, result.grad_bias)
+        self._note(entry, dict(zip(GRADIENTS, made, strict=True)), result.overflowed or ())
         if self._judges(entry):
             entry.judged.append(judged_backward(problem, (y, x, w), mask, result))
         return gradients_of(result, *tensors)
 
-    def _note(self, entry: PassEntry, result: ConvolutionBackwardResult) -> None:
+    def _product_of(self, asked: ProductPass, entry: PassEntry) -> Any:
+        values, cut, compute = asked.run(entry.setting)
+        self._note(entry, {asked.layer.results[0]: values}, cut)
+        if self._judges(entry):
+            entry.judged.append((asked.judged(values, compute),))
+        return asked.tensor(values)
+
+    def _sum_of(self, asked: SumPass, entry: PassEntry) -> Any:
+        """Return the gradient of what a product adds: sums as those of a convolution's grad_bias."""
+        rows, columns = asked.terms.shape[:2]
+        others = (asked.terms.new_zeros(size, 1, 1) for size in (rows, columns))
+        return self._backward_of(entry, asked.terms, *others)[2].reshape(asked.shape)
+
+    def _note(self, entry: PassEntry, made: Mapping[str, Any], cut: Collection[str]) -> None:
         layer = entry.layer
-        for kernel in sorted(entry.note(result)):
+        entry.note(made, cut)
+        for kernel in sorted(cut):
             self._status[layer.name, layer.direction, kernel] = None
 
     def _judges(self, entry: PassEntry) -> bool:
         return self._errors == "every" or (self._errors == "first" and not entry.judged)
+
+
+def _several(name: str, given: str | Sequence[str], choices: tuple[str, ...]) -> tuple[str, ...]:
+    asked = (given,) if isinstance(given, str) else items(given)
+    if asked is None:
+        raise refusal(f"Simulation: {name}", given, f"{' and '.join(map(repr, choices))}, or one of them")
+    return tuple(_one_of(name, one, choices) for one in asked)
 
 
 def _one_of(name: str, given: str, choices: tuple[str, ...]) -> str:

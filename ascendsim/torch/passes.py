@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -30,6 +30,7 @@ from ascendsim.ops.lowering.formats import vector_overflow
 from ascendsim.ops.options.call import Options, order_given, require_known, thread_count
 from ascendsim.ops.options.keywords import CallOptions
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.profile import Profile
 from ascendsim.rules import load_rules
 
@@ -84,15 +85,15 @@ def mirrored(problem: ConvProblem) -> ConvProblem:
 
 
 def parts_of(layer: LayerPass, setting: Setting) -> tuple[PassCall, ...]:
-    """Return the calls of a pass of a layer.
+    """Return the calls of a pass of a convolution.
 
     Raises   as `mirrored`
     """
     if layer.direction == "forward":
         input, weight = layer.dtypes
-        return forward_parts(layer.problem, (input, weight), setting)
+        return forward_parts(layer.convolution, (input, weight), setting)
     grad_output, input, weight = layer.dtypes
-    return backward_parts(layer.problem, (grad_output, input, weight), layer.mask, setting)
+    return backward_parts(layer.convolution, (grad_output, input, weight), layer.mask, setting)
 
 
 def forward_parts(problem: ConvProblem, dtypes: tuple[str, str], setting: Setting) -> tuple[PassCall, ...]:
@@ -162,7 +163,7 @@ def run(
     cut = {
         f"cast_{name}"
         for name, values, kind in zip(INPUTS, given, part.dtypes, strict=True)
-        if _is_cut(values, kind, setting)
+        if is_cut(values, kind, setting)
     }
     stored = [as_stored(values, name, setting) for values, name in zip(given, part.dtypes, strict=True)]
     result = convolution_backward(
@@ -193,7 +194,7 @@ def _and(known: Collection[str] | None, more: Collection[str]) -> tuple[str, ...
     return tuple(sorted({*(known or ()), *more}))
 
 
-def _is_cut(values: Any, name: str, setting: Setting) -> bool:
+def is_cut(values: Any, name: str, setting: Setting) -> bool:
     """Return whether `as_stored` saturates some value."""
     given = lookup_dtype(values.dtype)
     if given.name == name or vector_overflow(setting.product, name) == "ieee":
@@ -233,14 +234,26 @@ def run_forward(
             "smaller tensors or less padding"
         ) from None
     result = run(part, input, output, weight, setting)
-    made = result.grad_input
-    if bias is not None:
-        product, more = (decode(values, lookup_dtype(values.dtype)) for values in (made, bias))
+    more = None if bias is None else bias.reshape(-1, *(1,) * problem.rank)
+    made, cut = with_addend(result.grad_input, more, lookup_dtype(input.dtype).name, setting)
+    return replace(result, grad_input=made, overflowed=_and(result.overflowed, cut))
+
+
+def with_addend(
+    made: Any, more: Any, name: str, setting: Setting, alpha: float = 1, beta: float = 1
+) -> tuple[Any, set[str]]:
+    """Return alpha x product + beta x addend in a format, and the kernel that saturated a value, if it did.
+
+    made, more   a product, and what is added to it; None: nothing
+    Rounding     float32 after each operation of vector cores, then once to the format
+    """
+    if more is not None or alpha != 1:
         with np.errstate(over="ignore", invalid="ignore"):
-            made = product + more.reshape(-1, *(1,) * problem.rank)
-    own = lookup_dtype(input.dtype).name
-    cut = {"add_bias"} if _is_cut(made, own, setting) else ()
-    return replace(result, grad_input=as_stored(made, own, setting), overflowed=_and(result.overflowed, cut))
+            made = decode(made, lookup_dtype(made.dtype)) * np.float32(alpha)
+            if more is not None and beta != 0:
+                made = made + decode(more, lookup_dtype(more.dtype)) * np.float32(beta)
+    cut = {"add_bias"} if is_cut(made, name, setting) else set[str]()
+    return as_stored(made, name, setting), cut
 
 
 def run_backward(
@@ -265,7 +278,7 @@ def run_backward(
     cut = {
         f"cast_{gradient}"
         for gradient, values, name in zip(GRADIENTS, made, own, strict=True)
-        if values is not None and _is_cut(values, name, setting)
+        if values is not None and is_cut(values, name, setting)
     }
     known = chain.from_iterable(one.overflowed or () for one in results)
     return replace(
@@ -445,16 +458,21 @@ class LayerPass:
     name       path of the module in the outermost one that was called, such as "features.0"; the second and
                later convolutions that one module calls itself have "#1", "#2" behind it
     direction  "forward" or "backward"
-    problem    shapes and attributes of the convolution
-    dtypes     formats of input and weight, of a backward of grad_output before them
+    problem    shapes and attributes of the convolution; or the shape of a matrix product
+    dtypes     formats of input and weight, of a backward of grad_output before them; or of both factors
     results    what is asked for: "output", or some of "grad_input", "grad_weight", "grad_bias"
     """
 
     name: str
     direction: str
-    problem: ConvProblem
+    problem: ConvProblem | MatmulProblem
     dtypes: tuple[str, ...]
     results: tuple[str, ...]
+
+    @property
+    def convolution(self) -> ConvProblem:
+        """The problem of a pass that is no matrix product."""
+        return cast("ConvProblem", self.problem)
 
     @property
     def mask(self) -> Mask:
@@ -512,6 +530,11 @@ class LayerNames:
         while self._hooks:
             self._hooks.pop().remove()
         self._running.clear()
+
+    @property
+    def in_module(self) -> bool:
+        """Whether a module is running."""
+        return bool(self._running)
 
     def forward(self, weight: torch.Tensor) -> str:
         """Name the convolution with this weight that is running."""

@@ -1,6 +1,7 @@
 """Is a matrix product the ordered sum to the bit, whatever the plan?"""
 
 from dataclasses import replace
+from itertools import product as product_of
 from math import ceil
 
 import ml_dtypes
@@ -107,8 +108,10 @@ def expected(a, b, compute, result):
 def test_the_result_is_the_ordered_sum_to_the_bit(fmt, product, math, model):
     a, b = operands(fmt, 18, 75, 19)
     plan = Tiling(16, 16, 32, used_cores=2)
-    for tiling in (None, plan):
-        result = matmul_of(a, b, product=product, cube_math_type=math, out_dtype="float32", tiling=tiling)
+    # A seed has the instructions executed; else the whole product is made at once.
+    for tiling, order in product_of((None, plan), ("program", 1)):
+        options = {"cube_math_type": math, "out_dtype": "float32", "tiling": tiling, "order": order}
+        result = matmul_of(a, b, product=product, **options)
         want = expected(a, b, (fmt, product, math), result)
         assert result.accumulation.startswith(model)
         np.testing.assert_array_equal(result.output.view(np.uint32), want.view(np.uint32))
@@ -118,8 +121,20 @@ def test_the_result_is_the_ordered_sum_to_the_bit(fmt, product, math, model):
 @pytest.mark.parametrize("base_k", [16, 48])
 def test_each_slice_of_the_plan_is_one_cube_product(model, base_k):
     a, b = operands("float16", 5, 91, 6)
-    result = matmul_of(a, b, accumulation=model, out_dtype="float32", tiling=Tiling(16, 16, base_k, 2, 1))
+    options = {"accumulation": model, "out_dtype": "float32", "tiling": Tiling(16, 16, base_k, 2, 1)}
+    result = matmul_of(a, b, **options)
     np.testing.assert_array_equal(result.output, expected(a, b, ("float16", "910B", 0), result))
+    assert bits(matmul_of(a, b, order=1, **options)) == bits(result)
+
+
+def test_without_timing_there_are_the_same_bits_and_no_cycles():
+    a, b = operands("float32", 18, 75, 19, batch=2)
+    untimed = matmul_of(a, b, cube_math_type=2, timing=False)
+    assert bits(untimed) == bits(matmul_of(a, b, cube_math_type=2))
+    assert untimed.overflowed == ()
+    assert matmul_of(a * 1e5, b, cube_math_type=2, product="910", timing=False).overflowed == ("cast_a",)
+    with pytest.raises(ConfigError, match=r"cycles is not known.*timing=False"):
+        _ = untimed.cycles
 
 
 def test_these_operands_tell_orders_and_slices_apart():

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ascendsim import convolution_backward
+from ascendsim import conv_tbc_backward, convolution_backward, matmul
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
 from ascendsim.numerics.casts import decode
 from tests.helpers.torch_samples import KINDS, door, normal, same_bits, torch
@@ -349,3 +349,197 @@ def test_the_advice_for_a_tensor_that_numpy_cannot_read_works():
     made = eval(f"x{advice}", {"x": x, "torch": torch, "ml_dtypes": ml_dtypes})
     assert made.dtype == ml_dtypes.bfloat16
     assert np.array_equal(made.astype(np.float32), x.float().numpy())
+
+
+# --- Are products, linear layers and attention those of `matmul`, forward and backward? ----------------
+
+EVERY_CUBE = pytest.mark.parametrize(
+    ("product", "math", "kind"),
+    [
+        *(("910B2", math, "float32") for math in (0, 1, 2)),
+        ("910B2", 0, "bfloat16"),
+        ("910_95", 3, "float32"),
+        ("910", 0, "float16"),
+    ],
+)
+
+
+def plain(tensor):
+    return array_of(tensor.detach())
+
+
+def seen(simulation):
+    """Return layer, pass and result of each record."""
+    return [(one.layer.name, one.layer.direction, *one.layer.results) for one in simulation.records]
+
+
+@EVERY_CUBE
+def test_a_linear_layer_is_three_products_and_a_sum(product, math, kind):
+    keywords = {"product": product, "cube_math_type": math}
+    x = normal((3, 9, 40), kind, 1).requires_grad_()
+    layer = torch.nn.Linear(40, 24).to(KINDS[kind])
+    grad = normal((3, 9, 24), kind, 2)
+    with door.Simulation(**keywords, errors="first") as simulation:
+        made = layer(x)
+        made.backward(grad)
+    rows, weight, over = (plain(one) for one in (x.reshape(27, 40), layer.weight, grad.reshape(27, 24)))
+    product_alone = matmul(rows, weight, transpose_b=True, **keywords)
+    more = decode(plain(layer.bias), str(plain(layer.bias).dtype))
+    wanted = tensor_of(product_alone.output, x).float() + torch.from_numpy(more)
+    assert same_bits(made, wanted.to(x.dtype).reshape(3, 9, 24))
+    grad_input = matmul(over, weight, **keywords)
+    assert same_bits(x.grad, tensor_of(grad_input.output, x).reshape(x.shape))
+    grad_weight = matmul(over, rows, transpose_a=True, **keywords)
+    assert same_bits(layer.weight.grad, tensor_of(grad_weight.output, x))
+    as_image = over.reshape(27, 24, 1)
+    shape = (np.zeros((27, 1, 1), over.dtype), np.zeros((24, 1, 1), over.dtype))
+    asked = (24,), 1, 0, 1, False, 0, 1, (False, False, True), math
+    sums = convolution_backward(as_image, *shape, *asked, product=product)
+    assert same_bits(layer.bias.grad, tensor_of(sums.grad_bias, x))
+    results = {one.layer.results[0]: one for one in simulation.records}
+    assert set(results) == {"output", "grad_input", "grad_weight", "grad_bias"}
+    assert all(one.layer.name == "Linear" and one.errors[0] for one in simulation.records)
+    assert results["grad_weight"].cycles == grad_weight.cycles
+    assert results["output"].cycles == product_alone.cycles
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_batch_of_products_and_its_gradients(turned):
+    a = normal((2, 3, 17, 20), seed=1)
+    a = (a.mT.contiguous().mT if turned else a).requires_grad_()
+    b, grad = normal((2, 3, 20, 9), seed=2).requires_grad_(), normal((2, 3, 17, 9), seed=3)
+    with door.Simulation("910B2", 1) as simulation:
+        made = a @ b
+        made.backward(grad)
+    x, w, y = (plain(one).reshape(6, *one.shape[2:]) for one in (a, b, grad))
+    keywords = {"product": "910B2", "cube_math_type": 1}
+    wanted = (
+        matmul(x, w, **keywords),
+        matmul(y, w, transpose_b=True, **keywords),
+        matmul(x, y, transpose_a=True, **keywords),
+    )
+    for ours, explicit in zip((made, a.grad, b.grad), wanted, strict=True):
+        assert same_bits(ours.reshape(6, *ours.shape[2:]), torch.from_numpy(explicit.output))
+    assert [result for *_, result in seen(simulation)] in (
+        ["output", "grad_input", "grad_weight"],
+        ["output", "grad_weight", "grad_input"],
+    )
+
+
+def test_what_a_product_adds_is_scaled_and_added_in_float32():
+    add, a, b = (normal(shape, seed=at).requires_grad_() for at, shape in enumerate(((9,), (5, 20), (20, 9))))
+    out = torch.empty(5, 9)
+    with door.Simulation("910B2") as simulation:
+        made = torch.addmm(add, a, b, alpha=0.3, beta=1.7)
+        made.sum().backward()
+        torch.mm(a.detach(), b.detach(), out=out)
+        held = add.detach().repeat(5, 1).addmm_(a.detach(), b.detach(), alpha=0.3, beta=1.7)
+    product = matmul(plain(a), plain(b), product="910B2").output
+    wanted = product * np.float32(0.3) + plain(add) * np.float32(1.7)
+    assert same_bits(made, torch.from_numpy(wanted))
+    assert same_bits(held, torch.from_numpy(wanted))
+    assert same_bits(out, torch.from_numpy(product))
+    assert simulation.records[0].calls == 3  # one layer: "(no module)"
+    assert torch.allclose(add.grad, torch.full((9,), 5 * 1.7))
+
+
+class Attention(torch.nn.Module):
+    """A small block as scripts write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.block = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.head = torch.nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(self.block(x).mean(1))
+
+
+@pytest.mark.parametrize("how", ["train", "autocast", "no_grad", "inference", "checkpoint", "per sample"])
+def test_a_block_with_attention_runs_in_one_arithmetic(how):
+    torch.manual_seed(0)
+    network, x = Attention(), normal((2, 5, 16))
+    whole = torch.backends.mha.get_fastpath_enabled()
+    with door.Simulation("910B2") as simulation:
+        if how == "train":
+            network(x).sum().backward()
+        elif how == "autocast":
+            with torch.autocast("cpu"):
+                network(x).float().sum().backward()
+        elif how == "checkpoint":
+            torch.utils.checkpoint.checkpoint(network, x, use_reentrant=False).sum().backward()
+        elif how == "per sample":
+            weights = dict(network.head.named_parameters())
+            call = torch.func.functional_call
+            gradients = torch.func.grad(lambda own, one: call(network.head, own, (one,)).square().sum())
+            made = torch.func.vmap(gradients, in_dims=(None, 0))(weights, x[:, 0])
+        else:
+            with torch.no_grad() if how == "no_grad" else torch.inference_mode():
+                network.eval()(x)
+    assert torch.backends.mha.get_fastpath_enabled() == whole
+    forward = [name for name, direction, _ in seen(simulation) if direction == "forward"]
+    if how == "per sample":
+        assert made["weight"].shape == (2, 4, 16)
+        assert "backward" in {direction for _, direction, _ in seen(simulation)}
+        return
+    products = [f"block.self_attn{number}" for number in ("", "#1", "#2", "#3")]
+    assert forward == [*products, "block.linear1", "block.linear2", "head"]
+    kinds = {one.layer.dtypes[0] for one in simulation.records}
+    assert kinds == {"bfloat16" if how == "autocast" else "float32"}
+    backward = {(name, result) for name, direction, result in seen(simulation) if direction == "backward"}
+    if how in ("no_grad", "inference"):
+        assert not backward
+    else:
+        assert {("head", one) for one in ("grad_input", "grad_weight", "grad_bias")} < backward
+        assert {("block.self_attn#1", one) for one in ("grad_input", "grad_weight")} < backward
+
+
+def test_what_the_cube_does_not_multiply_is_left_to_torch():
+    x = normal((4, 8))
+    with door.Simulation("910B2") as simulation:
+        _ = x.double() @ x.double().T, x.int() @ x.int().T, x @ x[0]
+    with door.Simulation("910B2", operators="convolution") as without:
+        _ = x @ x.T
+    assert not simulation.records
+    assert not without.records
+
+
+def test_a_product_that_saturates_raises_the_float_status():
+    layer = torch.nn.Linear(16, 4).half()
+    with door.Simulation("910") as simulation:
+        (layer(normal((8, 16)).half() * 100).float().sum() * 6e4).backward()
+    assert ("Linear", "backward", "matmul") in simulation.float_status
+    assert "grad_weight 100% at the largest value" in simulation.table()
+
+
+def test_a_refused_product_names_its_layer():
+    network = torch.nn.Sequential(torch.nn.Linear(8, 4))
+    with pytest.raises(UnsupportedError, match="float32") as caught, door.Simulation("910"):
+        network(normal((2, 8)))
+    assert "forward of layer 0" in caught.value.__notes__[0]
+    with door.Simulation("910", refused="torch") as simulation:
+        made = network(normal((2, 8)))
+    assert same_bits(made, network(normal((2, 8))))
+    assert simulation.records[0].refused
+
+
+@pytest.mark.parametrize("math", [0, 1, 2])
+def test_conv_tbc_has_the_gradients_of_its_operator(math):
+    shapes = (7, 2, 16), (3, 16, 8), (8,)
+    tensors = [normal(shape, seed=at).requires_grad_() for at, shape in enumerate(shapes)]
+    with door.Simulation("910B2", math, errors="first") as simulation:
+        made = torch.conv_tbc(*tensors, 1)
+        made.backward(torch.ones_like(made))
+    over = np.ones(made.shape, np.float32)
+    explicit = conv_tbc_backward(over, *map(plain, tensors), 1, math, product="910B2")
+    wanted = explicit.grad_input, explicit.grad_weight, explicit.grad_bias
+    for tensor, values in zip(tensors, wanted, strict=True):
+        assert same_bits(tensor.grad, torch.from_numpy(values))
+    assert simulation.records[1].cycles == explicit.cycles
+    x, w, b = tensors
+    with door.Simulation("910B2", math):
+        image = torch.nn.functional.conv1d(x.permute(1, 2, 0), w.permute(2, 1, 0), b, padding=1)
+    assert same_bits(made, image.permute(2, 0, 1))
+    with door.Simulation("910B2", layers="none of them") as simulation:
+        torch.conv_tbc(*tensors, 1).sum().backward()
+    assert not simulation.records

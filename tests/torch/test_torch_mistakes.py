@@ -25,6 +25,7 @@ DOORS = {
         {
             "per_layer": ODD,
             "passes": ODD,
+            "operators": (None, *ODD),
             "errors": (None, *ODD),
             "refused": (None, *ODD),
             "layers": (3, {3: 1}),

@@ -22,7 +22,7 @@ from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.numerics.casts import HALF
 from ascendsim.numerics.compiled.accumulate import product_of
 from ascendsim.numerics.compiled.turned import turned, turned_to_halves
-from ascendsim.numerics.factor import ALONE, Factor, Threads, Values, is_known
+from ascendsim.numerics.factor import ALONE, Factor, Threads, Values, is_known, matrix_factor
 from ascendsim.ops.gradients.filters import filter_gradient, winograd_gradient
 from ascendsim.ops.gradients.layouts import Formats, PixelPlanes, Planes, packed_kernels
 from ascendsim.ops.lowering.call import Call, Mask, told_of
@@ -332,23 +332,16 @@ def product_gradient(
     operands   tensors of the call by name, on the grid that the cube multiplies, of any shape
     """
     p = product.problem
-    a = _factor(operands[product.left], p.m, p.k, turned=p.transpose_a)
+    left, right = (Values(operands[name]) for name in (product.left, product.right))
+    a = matrix_factor(left, p.m, p.k, turned=p.transpose_a)
     # All images in one go: the columns of one, then those of the next.
-    b = _factor(operands[product.right], p.n, p.k, turned=not p.transpose_b, images=p.batch)
+    b = matrix_factor(right, p.n, p.k, turned=not p.transpose_b, images=range(p.batch))
     ends = np.array([*range(order.base_k, p.k, order.base_k), p.k])
     sums = product_of(model, a, b, ends, threads)
     if not product.axes:
         return sums
     by_image = sums.reshape(p.m, p.batch, p.n).swapaxes(0, 1)
     return np.ascontiguousarray(by_image.reshape(product.result).transpose(product.axes))
-
-
-def _factor(values: Floats, lines: int, depth: int, *, turned: bool, images: int = 1) -> Factor:
-    """Return a factor that lies as (images, lines, depth), or turned, as (images, depth, lines)."""
-    begins = np.arange(images)[:, None] * (lines * depth)
-    if turned:
-        return Factor(Values(values), (begins + np.arange(lines)).ravel(), np.arange(depth) * lines)
-    return Factor(Values(values), (begins + np.arange(lines) * depth).ravel(), np.arange(depth))
 
 
 class Gradients:

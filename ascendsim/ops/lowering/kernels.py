@@ -78,7 +78,7 @@ def product_kernel(
     """Return the kernel of a product under its schedule; its facts hold the plan."""
     tensors = {tensor.name: tensor for tensor in schedule.tensors}
     facts = {"plan": plan}
-    named = name, schedule.phases(), tensors, math, macs, compute_dtype, note
+    named = name, schedule.phases_under(math), tensors, math, macs, compute_dtype, note
     return Kernel(*named, facts=facts, op_type=op_type, launched=schedule.launched)
 
 

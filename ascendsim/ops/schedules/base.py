@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ascendsim.errors import ConfigError, close_matches, shown
 from ascendsim.frozen import cached_property
+from ascendsim.numerics.accumulation import MathSettings
 from ascendsim.ops.plan import WHOLE, Tiling, require_obeyed
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
@@ -152,6 +153,11 @@ class Schedule(ABC):
     def phases(self) -> tuple[Phase, ...]:
         """Return all phases of the kernel."""
         return (self.compute(),)
+
+    def phases_under(self, math: MathSettings) -> tuple[Phase, ...]:
+        """Return all phases under an arithmetic, under which some may do their work at once."""
+        del math
+        return self.phases()
 
     def _work(self) -> tuple[CoreWork, ...]:
         # A program is built when an executor asks for it: all programs of a large kernel would not fit.

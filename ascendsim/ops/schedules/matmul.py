@@ -37,6 +37,8 @@ from ascendsim.instructions.cube import FRACTAL_ROWS, Mmad, Submatrix, round_up
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.relayout import FractalsToL1, Turn, TurnTile
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
+from ascendsim.numerics.factor import Values, is_known, matrix_factor
 from ascendsim.ops.plan import require_whole_units
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.problems.orders import MatmulOrder
@@ -47,7 +49,7 @@ from ascendsim.ops.schedules.vector.elementwise import shared, vector_cores
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
 from ascendsim.program.nest import Nest
-from ascendsim.program.places import Gm, GmTensor, Ring, Slot
+from ascendsim.program.places import CoreMemory, Gm, GmTensor, Ring, Slot
 from ascendsim.program.program import NestProgram, Program, ProgramBuilder
 from ascendsim.program.walk import Axis, Number, TileNumber, alike
 
@@ -121,6 +123,16 @@ class Matmul(Schedule):
         # One phase of all operands: no barrier of the cores stands between them.
         before = (into_fractals(self),) if self.moves else ()
         return (*before, self.compute())
+
+    def phases_under(self, math: MathSettings) -> tuple[Phase, ...]:
+        """Return the phases; where the order of additions says all, each does its work at once."""
+        model, phases = math.accumulation, self.phases()
+        # A class derived from this one may add in another order.
+        if type(self) is not Matmul or not isinstance(model, AccumulationModel) or not is_known(model):
+            return phases
+        *before, compute = phases
+        brought = [phase._replace(at_once=partial(_brought, self.moves)) for phase in before]
+        return *brought, compute._replace(at_once=partial(_multiplied, self.gemm, self.order().base_k))
 
     def order(self) -> MatmulOrder:
         """Return the order of additions: the length of the reduction in one Mmad."""
@@ -362,6 +374,28 @@ class MatmulNest(BlockTiles, Nest):
         """Return the slice of c for a range of the columns of a tile."""
         begin = self.column_tiles[column][0] + first
         return batch, _range(self.row_tiles[row]), slice(begin, begin + count)
+
+
+def _brought(moves: Sequence[tuple[GmTensor, GmTensor]], memory: CoreMemory) -> None:
+    """Bring matrices into fractals: in GM the elements stay a matrix."""
+    for source, target in moves:
+        memory.store(Gm(target, (slice(None),)), memory.array(source), atomic=False)
+
+
+def _multiplied(gemm: MatmulGemm, base_k: int, memory: CoreMemory) -> None:
+    """Make a whole product: what the programs make, sooner."""
+    # Imported here: who asks for cycles alone compiles no arithmetic.
+    from ascendsim.numerics.compiled.accumulate import product_of
+
+    p, model = gemm.problem, memory.math.accumulation
+    assert isinstance(model, AccumulationModel)
+    left, right = Values(memory.array(gemm.a)), Values(memory.array(gemm.b))
+    ends = np.array([*range(base_k, p.k, base_k), p.k])
+    for batch in range(p.batch):
+        own = 0 if p.shared_a else batch
+        a = matrix_factor(left, p.m, p.k, turned=p.transpose_a, images=range(own, own + 1))
+        b = matrix_factor(right, p.n, p.k, turned=not p.transpose_b, images=range(batch, batch + 1))
+        memory.store(Gm(gemm.c, (batch,)), product_of(model, a, b, ends), atomic=False)
 
 
 def through_ub(problem: MatmulProblem, profile: Profile) -> bool:

@@ -1,0 +1,148 @@
+"""What a simulation has seen of each pass of each layer: calls, errors and special elements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.numerics.casts import decode
+from ascendsim.numerics.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.metrics import Specials, error_metrics, specials_of
+from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.results import Estimate
+from ascendsim.studies.records import JudgedGradient
+from ascendsim.studies.sweep import float64_references, judge
+from ascendsim.torch.passes import (
+    OUTPUT_ALONE,
+    LayerPass,
+    Record,
+    Setting,
+    costs,
+    mirrored,
+    parts_of,
+)
+from ascendsim.torch.products import ProductCall
+from ascendsim.torch.tbc import TbcBackward
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.ops.lowering.call import Mask
+    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.results import ConvolutionBackwardResult
+
+
+@default_arithmetic
+def judged_forward(
+    problem: ConvProblem,
+    input: NDArray[Any],
+    weight: NDArray[Any],
+    bias: Any,
+    result: ConvolutionBackwardResult,
+) -> tuple[JudgedGradient, ...]:
+    """Return the error of an output, which is the grad_input of the result."""
+    other = mirrored(problem)
+    shape_only = np.zeros(problem.grad_output, input.dtype)
+    references = float64_references(other, input, shape_only, weight, OUTPUT_ALONE)
+    if bias is not None:
+        more = decode(bias, lookup_dtype(bias.dtype)).astype(np.float64)
+        references["grad_input"] = references["grad_input"] + more.reshape(-1, *(1,) * problem.rank)
+    (output,) = judge(result, references)
+    return (replace(output, name="output"),)
+
+
+def judged_backward(
+    problem: ConvProblem,
+    given: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    mask: Mask,
+    result: ConvolutionBackwardResult,
+) -> tuple[JudgedGradient, ...]:
+    """Return the errors of the gradients that were asked for; `given` are grad_output, input and weight."""
+    references = float64_references(problem, *given, mask)
+    return tuple(
+        _with_terms(one, given[0], references["grad_bias"], result.grad_bias)
+        if one.name == "grad_bias"
+        else one
+        for one in judge(result, references)
+    )
+
+
+def _with_terms(one: JudgedGradient, grad_output: Any, exact: Any, made: Any) -> JudgedGradient:
+    """Return the errors of a grad_bias with the magnitudes of its terms, and whether these cancel."""
+    fmt = lookup_dtype(grad_output.dtype)
+    axes = (0, *range(2, grad_output.ndim))
+    sizes = np.abs(decode(grad_output, fmt).astype(np.float64)).sum(axis=axes)
+    # Terms are off by half a step each, so that of a sum below that no digit is certain.
+    lost = np.abs(exact) <= 2.0 ** -(fmt.mantissa_bits + 1) * sizes
+    errors = error_metrics(made, exact, one.errors.dtype, sizes)
+    return replace(one, errors=errors, cancels=bool(sizes.any() and np.mean(lost) > 0.5))
+
+
+@dataclass
+class PassEntry:
+    """The calls of one pass of one layer so far."""
+
+    layer: LayerPass
+    setting: Setting
+    calls: int = 0
+    specials: dict[str, Specials] = field(default_factory=dict)
+    overflowed: set[str] = field(default_factory=set)
+    judged: list[tuple[JudgedGradient, ...]] = field(default_factory=list)
+    refused: str | None = None
+
+    def note(self, made: Mapping[str, Any], cut: Collection[str]) -> None:
+        """Count the special elements of a call's results by name, and the kernels that saturated a value."""
+        for name, values in made.items():
+            if values is not None:
+                self.specials[name] = self.specials.get(name, Specials()) + specials_of(values)
+        self.overflowed |= set(cut)
+
+
+class Ledger:
+    """Entries in the order in which their layers first ran."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[LayerPass, Setting], PassEntry] = {}
+        self._estimates: dict[object, Estimate] = {}
+
+    def entry(self, layer: LayerPass, setting: Setting) -> PassEntry:
+        """Return the entry of a layer, a new one for a layer that has not run."""
+        return self._entries.setdefault((layer, setting), PassEntry(layer, setting))
+
+    def records(self) -> tuple[Record, ...]:
+        """Return the layers that have run; equal layers share one estimate."""
+        return tuple(self._record(entry) for entry in self._entries.values())
+
+    def _record(self, entry: PassEntry) -> Record:
+        estimate = None if entry.refused else self._estimate(entry)
+        return Record(
+            entry.layer,
+            entry.setting,
+            entry.calls,
+            estimate,
+            dict(entry.specials),
+            tuple(sorted(entry.overflowed)),
+            tuple(entry.judged),
+            entry.refused,
+        )
+
+    def _estimate(self, entry: PassEntry) -> Estimate:
+        layer, setting = entry.layer, entry.setting
+        key: Any
+        if isinstance(layer.problem, MatmulProblem):
+            product = ProductCall.of(layer, setting)
+            # Settings compare as the objects they are: those of one simulation are made once.
+            key, make = (product, setting), partial(product.costs, setting)
+        elif isinstance(layer, TbcBackward):
+            key, make = (layer, setting), partial(layer.costs, setting)
+        else:
+            parts = parts_of(layer, setting)
+            key, make = (parts, setting), partial(costs, parts, setting)
+        if key not in self._estimates:
+            self._estimates[key] = make().without_timelines()
+        return self._estimates[key]
