@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
-from ascendsim.program.flags import Pair, meetings, race, signal_of, unordered
+from ascendsim.program.flags import meetings, signal_of
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import HOME, Post
 from ascendsim.program.program import Program, program_of
+from ascendsim.program.races import Pair, race, unordered
 from ascendsim.timing.kernel import measure_kernel
 
 if TYPE_CHECKING:

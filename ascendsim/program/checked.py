@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.flags import race, unordered
 from ascendsim.program.instruction import WIDEST, WIDTH, Command, Instruction, Told
 from ascendsim.program.kernel import named, require_cores
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
+from ascendsim.program.races import race, unordered
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation import MathSettings

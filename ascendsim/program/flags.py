@@ -1,4 +1,4 @@
-"""Programs with flags of their own: which set a wait meets, what that orders, and what is not ordered.
+"""Programs with flags of their own: which set a wait meets, and what that orders.
 
 A flag is known by its source pipe, its destination pipe and its event number; the n-th wait meets the n-th
 set. Between the two both executors see a slot that stands for the flag, which the set writes and the wait
@@ -10,17 +10,15 @@ Source   AscendC pages of SetFlag, PipeBarrier and CrossCoreSetFlag
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.places import HOME, Post, Slot, bare, core_of, pipe_on
+from ascendsim.program.places import HOME, Post, Slot, core_of, pipe_on
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.program.instruction import Instruction
-    from ascendsim.program.program import Program
 
 # Flags of a pair of pipes; the first 910 has half of them.
 EVENTS, EVENTS_OF = 8, {"1001": 4}
@@ -28,9 +26,6 @@ CROSS_CORE_FLAGS = 16
 # Pairs of pipes without flags, where cube and vector cores are apart.
 CUBE_PAIRS = "M-MTE1 M-MTE2 M-FIX MTE1-MTE2 MTE1-MTE3 MTE1-FIX MTE2-MTE3 MTE2-FIX MTE3-FIX"
 VECTOR_PAIRS = "V-MTE2 V-MTE3 MTE2-MTE3"
-# Pipes on which an instruction starts before the one in front of it is done, and the hazards that matter
-# there; on the others hardware keeps them in order.
-OVERLAPPING: Mapping[str, frozenset[str]] = {"V": frozenset({"RAW", "WAW"}), "MTE2": frozenset({"WAW"})}
 
 
 class Signal(NamedTuple):
@@ -213,105 +208,3 @@ def bound(
         post = posts.get(at, HOME)
         full[at] = Post(post.core, (*post.reads, *reads[at]), (*post.writes, *writes[at]))
     return tuple(made), full
-
-
-def clocks(program: Program) -> list[dict[str, int]]:
-    """Return for each instruction the newest one of each pipe that is done before it starts."""
-    found: list[dict[str, int]] = []
-    last: dict[str, int] = {}
-    waits, pipes = program.after_done, program.pipes
-    for at, (made, pipe) in enumerate(zip(program.instructions, pipes, strict=True)):
-        before = last.get(pipe, -1)
-        clock = dict(found[before]) if before >= 0 else {}
-        for other in waits[at]:
-            # What came before it on its pipe is done with it, and what that one waited for before that.
-            for name, newest in {**found[other], pipes[other]: other}.items():
-                clock[name] = max(newest, clock.get(name, -1))
-        if made.drains and before >= 0:
-            clock[pipe] = max(before, clock.get(pipe, -1))
-        found.append(clock)
-        last[pipe] = at
-    return found
-
-
-class Pair(NamedTuple):
-    """Two instructions that must come in this order; `slot`: the tile they share, None: a flag."""
-
-    first: int
-    second: int
-    slot: Slot | None
-    hazard: str
-
-
-def needed(program: Program) -> Iterator[Pair]:
-    """Yield the pairs of instructions that must not overlap: those that share a tile, or a flag.
-
-    A flag is raised again only once its wait has taken it: two sets without a wait between are undefined.
-    """
-    writer: dict[int, int] = {}
-    readers: dict[int, dict[str, int]] = defaultdict(dict)
-    pipes = program.pipes
-    for at, made in enumerate(program.instructions):
-        post = program.posts.get(at, HOME)
-        reads, writes = (
-            [slot for slot in dict.fromkeys(own) if slot.index < program.tile_slots]
-            for own in ((*made.reads, *post.reads), (*made.writes, *post.writes))
-        )
-        for slot in reads:
-            if slot.index in writer:
-                yield Pair(writer[slot.index], at, slot, "RAW")
-        for slot in writes:
-            if slot.index in writer and slot not in reads:
-                yield Pair(writer[slot.index], at, slot, "WAW")
-            for reader in readers[slot.index].values():
-                if reader != at:
-                    yield Pair(reader, at, slot, "WAR")
-        for slot in reads:
-            readers[slot.index][pipes[at]] = at
-        for slot in writes:
-            writer[slot.index] = at
-            readers[slot.index].clear()
-    newest: dict[tuple[Any, ...], int] = {}
-    for wait, sets in sorted(meetings(program.instructions, program.posts), key=lambda each: each.sets):
-        for at in sets:
-            key = pipes[at], pipes[wait], program.instructions[at]
-            if key in newest and program.instructions[at].signal.key[0] != "cross-core":  # type: ignore[attr-defined]
-                yield Pair(newest[key], at, None, "flag")
-            newest[key] = wait
-
-
-def unordered(program: Program) -> list[Pair]:
-    """Return the pairs that must come in order and that nothing orders: races.
-
-    On one pipe instructions start in order; only V and MTE2 may start one before that in front is done.
-    """
-    known, pipes = clocks(program), program.pipes
-    return [
-        pair
-        for pair in needed(program)
-        if known[pair.second].get(pipes[pair.first], -1) < pair.first
-        and (
-            pipes[pair.first] != pipes[pair.second]
-            or pair.hazard in OVERLAPPING.get(bare(pipes[pair.first]), ())
-        )
-    ]
-
-
-def race(pair: Pair, program: Program) -> str:
-    """Say what is not ordered, and what would order it."""
-    line, made = partial(told, program.instructions, program.posts), program.instructions
-    src, dst = (program.pipes[at] for at in pair[:2])
-    did = {"RAW": ("writes", "reads"), "WAR": ("reads", "overwrites"), "WAW": ("writes", "overwrites")}
-    if pair.hazard == "flag":
-        return (
-            f"{line(pair.second)} raises its flag again, and nothing says that {line(pair.first)} "
-            "has taken it; take another event, or a flag back"
-        )
-    first, second = did[pair.hazard]
-    name = f"{pair.slot!r}" if pair.slot is not None else ""
-    need = f"set a flag ({src}, {dst}) between them, and wait for it"
-    if src == dst:
-        need = f"put a PipeBarrier of {made[pair.first].pipe} between them"
-    return (
-        f"{line(pair.first)} {first} {name}, and {line(pair.second)} {second} it, ordered by nothing; {need}"
-    )

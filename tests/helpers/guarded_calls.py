@@ -6,6 +6,7 @@ return what is compared: arrays, numbers, records.
 
 import contextlib
 import io
+import runpy
 import tempfile
 from fractions import Fraction
 from functools import cache, partial
@@ -27,6 +28,7 @@ from ascendsim.numerics import hifloat8 as hifloat8_rounding
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.metrics import error_metrics
+from ascendsim.ops.check_flags import check_flags
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.reference import ordered as sums
@@ -404,6 +406,13 @@ def checked():
     return ascendsim.check_schedule("dgrad", PROBLEM, "float32", product=PRODUCT, orders=1)
 
 
+def flags_checked():
+    """Hold flags and a barrier that is superfluous against the order that tiles ask for."""
+    profile = ascendsim.load_profile("910B2")
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "11_flags_of_your_own.py"))
+    return check_flags(example["doubled"](profile, barrier=True), profile)
+
+
 def estimated(**options):
     """Estimate a call, with casts into HF32 and every kernel."""
     return told(ascendsim.estimate(PROBLEM, product=PRODUCT, **options))
@@ -483,6 +492,7 @@ CALLS = {
         f"instructions.winograd.{name}": [in_lines]
         for name in ("big_line", "in_plane", "small_line", "taps_line")
     },
+    "ops.check_flags.check_flags": [flags_checked],
     "ops.check_schedule.check_schedule": [checked],
     "ops.convolution_backward.conv_tbc_backward": [
         *each(backward_tbc),

@@ -516,6 +516,7 @@ NOT_CALLED = {
     "an instruction, or compiled code, which runs under the guard of what runs it": """
         native.function: Native
         instructions.vector: Add CopyGmToUb CopyUbToGm
+        instructions.flags: BarrierAll CrossCoreSetFlag CrossCoreWaitFlag SetFlag WaitFlag
     """,
     "a step of a twin, code_table, error_metrics or reference_gradients, shown nowhere": """
         numerics.accumulation_twins: add_block align block_add exact_sum exponent low_half output
@@ -532,7 +533,7 @@ NOT_CALLED = {
     "a step of the product of a guarded call, on whose accumulate it ends; shown nowhere": """
         numerics.compiled.accumulate: GatheredProduct WrittenOut cuts_of_products prepared product_of
             products_at products_of
-        numerics.factor: cuts_of is_known
+        numerics.factor: cuts_of is_known matrix_factor
     """,
     "takes seconds; what it computes with is looked at below": """
         precision: identify

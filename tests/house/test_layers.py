@@ -75,7 +75,16 @@ MAY_IMPORT = {
     },
     "ops/check_flags": {"numerics", "profile", "program", "timing"},
     "ops/running": LOOPS
-    | {"functional", "native", "rules", "timing", "ops/gradients", "ops/lowering", "ops/operands"}
+    | {
+        "functional",
+        "native",
+        "rules",
+        "timing",
+        "ops/gradients",
+        "ops/lowering",
+        "ops/operands",
+        "ops/schedules",
+    }
     | {"ops/graph_times", "ops/options", "ops/results"},
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},

@@ -1,0 +1,118 @@
+"""What a program's waits and flags leave unordered: pairs of instructions that share a tile or a flag."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from ascendsim.program.flags import meetings, told
+from ascendsim.program.places import HOME, Slot, bare
+from ascendsim.program.program import Program
+
+# Pipes on which an instruction starts before the one in front of it is done, and the hazards that matter
+# there; on the others hardware keeps them in order.
+OVERLAPPING: Mapping[str, frozenset[str]] = {"V": frozenset({"RAW", "WAW"}), "MTE2": frozenset({"WAW"})}
+
+
+def clocks(program: Program) -> list[dict[str, int]]:
+    """Return for each instruction the newest one of each pipe that is done before it starts."""
+    found: list[dict[str, int]] = []
+    last: dict[str, int] = {}
+    waits, pipes = program.after_done, program.pipes
+    for at, (made, pipe) in enumerate(zip(program.instructions, pipes, strict=True)):
+        before = last.get(pipe, -1)
+        clock = dict(found[before]) if before >= 0 else {}
+        for other in waits[at]:
+            # What came before it on its pipe is done with it, and what that one waited for before that.
+            for name, newest in {**found[other], pipes[other]: other}.items():
+                clock[name] = max(newest, clock.get(name, -1))
+        if made.drains and before >= 0:
+            clock[pipe] = max(before, clock.get(pipe, -1))
+        found.append(clock)
+        last[pipe] = at
+    return found
+
+
+class Pair(NamedTuple):
+    """Two instructions that must come in this order; `slot`: the tile they share, None: a flag."""
+
+    first: int
+    second: int
+    slot: Slot | None
+    hazard: str
+
+
+def needed(program: Program) -> Iterator[Pair]:
+    """Yield the pairs of instructions that must not overlap: those that share a tile, or a flag.
+
+    A flag is raised again only once its wait has taken it: two sets without a wait between are undefined.
+    """
+    writer: dict[int, int] = {}
+    readers: dict[int, dict[str, int]] = defaultdict(dict)
+    pipes = program.pipes
+    for at, made in enumerate(program.instructions):
+        post = program.posts.get(at, HOME)
+        reads, writes = (
+            [slot for slot in dict.fromkeys(own) if slot.index < program.tile_slots]
+            for own in ((*made.reads, *post.reads), (*made.writes, *post.writes))
+        )
+        for slot in reads:
+            if slot.index in writer:
+                yield Pair(writer[slot.index], at, slot, "RAW")
+        for slot in writes:
+            if slot.index in writer and slot not in reads:
+                yield Pair(writer[slot.index], at, slot, "WAW")
+            for reader in readers[slot.index].values():
+                if reader != at:
+                    yield Pair(reader, at, slot, "WAR")
+        for slot in reads:
+            readers[slot.index][pipes[at]] = at
+        for slot in writes:
+            writer[slot.index] = at
+            readers[slot.index].clear()
+    newest: dict[tuple[Any, ...], int] = {}
+    for wait, sets in sorted(meetings(program.instructions, program.posts), key=lambda each: each.sets):
+        for at in sets:
+            key = pipes[at], pipes[wait], program.instructions[at]
+            if key in newest and program.instructions[at].signal.key[0] != "cross-core":  # type: ignore[attr-defined]
+                yield Pair(newest[key], at, None, "flag")
+            newest[key] = wait
+
+
+def unordered(program: Program) -> list[Pair]:
+    """Return the pairs that must come in order and that nothing orders: races.
+
+    On one pipe instructions start in order; only V and MTE2 may start one before that in front is done.
+    """
+    known, pipes = clocks(program), program.pipes
+    return [
+        pair
+        for pair in needed(program)
+        if known[pair.second].get(pipes[pair.first], -1) < pair.first
+        and (
+            pipes[pair.first] != pipes[pair.second]
+            or pair.hazard in OVERLAPPING.get(bare(pipes[pair.first]), ())
+        )
+    ]
+
+
+def race(pair: Pair, program: Program) -> str:
+    """Say what is not ordered, and what would order it."""
+    line, made = partial(told, program.instructions, program.posts), program.instructions
+    src, dst = (program.pipes[at] for at in pair[:2])
+    did = {"RAW": ("writes", "reads"), "WAR": ("reads", "overwrites"), "WAW": ("writes", "overwrites")}
+    if pair.hazard == "flag":
+        return (
+            f"{line(pair.second)} raises its flag again, and nothing says that {line(pair.first)} "
+            "has taken it; take another event, or a flag back"
+        )
+    first, second = did[pair.hazard]
+    name = f"{pair.slot!r}" if pair.slot is not None else ""
+    need = f"set a flag ({src}, {dst}) between them, and wait for it"
+    if src == dst:
+        need = f"put a PipeBarrier of {made[pair.first].pipe} between them"
+    return (
+        f"{line(pair.first)} {first} {name}, and {line(pair.second)} {second} it, ordered by nothing; {need}"
+    )
