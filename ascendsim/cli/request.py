@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.tensors import npz_attributes, read_npz
 from ascendsim.errors import ConfigError, ShapeError
+from ascendsim.frozen import FrozenMap
 from ascendsim.ops.options.keywords import CHOICES, Keywords, l2_start_given, meanings
 from ascendsim.workloads import Layer, Workload, load_workload, workload_names
 
@@ -307,6 +308,20 @@ def add_keyword(how: Any, name: str, more: str = "", **said: Any) -> None:
     usual = "" if default is None else f" (default {default})"
     own = {"default": default, "choices": CHOICES.get(name)} | said
     how.add_argument(f"--{name.replace('_', '-')}", help=meanings().get(name, "") + usual + more, **own)
+
+
+BUDGETS = ("most_instructions", "most_bytes")
+
+
+def add_budgets(how: Any) -> None:
+    """Add the flags of what a call may have at most."""
+    for name in BUDGETS:
+        add_keyword(how, name, "; 0: no call is", type=lambda text: natural(text) or None, metavar="N")
+
+
+def budgets_of(arguments: Any) -> FrozenMap[str, int | None]:
+    """Return what a call may have at most, as keywords of operators."""
+    return FrozenMap({name: getattr(arguments, name) for name in BUDGETS})
 
 
 def add_products(what: Any, *, several: bool = True) -> None:

@@ -148,7 +148,7 @@ def _design(
     try:
         for layer, gradient in _places(question):
             asked = _asked(question, layer, gradient, values)
-            tuner = Tuner(asked, engine, budget, compute_dtype_of(asked))
+            tuner = Tuner(asked, engine, budget, compute_dtype_of(asked, engine.limits))
             usual, best = tune(tuner)
             usual_us += layer.count * tuner.score(usual)
             plans[layer, gradient] = [Plans({gradient: trial.plan}) for trial in (usual, best)]
