@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.tensors import npz_attributes, read_npz
 from ascendsim.errors import ConfigError, ShapeError
-from ascendsim.frozen import FrozenMap
 from ascendsim.ops.options.keywords import CHOICES, Keywords, l2_start_given, meanings
 from ascendsim.workloads import Layer, Workload, load_workload, workload_names
 
@@ -319,9 +318,9 @@ def add_budgets(how: Any) -> None:
         add_keyword(how, name, "; 0: no call is", type=lambda text: natural(text) or None, metavar="N")
 
 
-def budgets_of(arguments: Any) -> FrozenMap[str, int | None]:
+def budgets_of(arguments: Any) -> dict[str, int | None]:
     """Return what a call may have at most, as keywords of operators."""
-    return FrozenMap({name: getattr(arguments, name) for name in BUDGETS})
+    return {name: getattr(arguments, name) for name in BUDGETS}
 
 
 def add_products(what: Any, *, several: bool = True) -> None:

@@ -307,6 +307,7 @@ STUDIES = {
     "report.page.charts.svg": [reported],
     "report.document.run_document": [reported],
     "studies.codesign.study_codesign": [codesign],
+    "studies.engine.measure.measure": [points],
     "studies.engine.run.Engine": [points],
     "studies.engine.run.calls_table": [points],
     "studies.hardware.figures.enlargings": [lambda: enlargings(ascendsim.load_profile(PRODUCT))],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ascendsim.errors import AscendSimError, BudgetError, ConfigError
+from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import decode, encode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
@@ -301,7 +302,7 @@ def study_precision(question: PrecisionQuestion, engine: Engine, budget: Budget)
 
     Raises   ConfigError for a case that cannot be measured, and where time or trials are used up
     """
-    axes = replace(question.axes, limits=engine.limits)
+    axes = replace(question.axes, limits=FrozenMap(engine.limits))
     points = [PrecisionPoint(axes, case) for case in question.cases]
     # The engine asks no more of a point than its key and label, and hands it back.
     own = replace(engine, compute=cast("Any", answer))
