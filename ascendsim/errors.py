@@ -28,6 +28,10 @@ class UnsupportedError(AscendSimError):
     """The request is well formed, but this product or this version does not do it."""
 
 
+class BudgetError(UnsupportedError):
+    """A call has more instructions, or needs more bytes, than are wanted of one."""
+
+
 class CapacityError(AscendSimError):
     """A tiling or a program needs more of an on-chip buffer than there is.
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The fast tests that concern a file, first those that are quick to fail: a name, or a name and which of it.
+# The fast tests that concern a file, first those that are quick to fail: a name, a name and which of it, or a
+# folder with all that it holds.
 FORMATS = ("test_casts", "test_formats", "test_metrics")
 PARTS = ("test_accumulation_parts", "test_accumulation_panels")
 KERNELS = ("test_accumulation_edges", "test_accumulation_kernels", "test_default_arithmetic")
@@ -64,11 +65,21 @@ TESTS = {
     "instructions/movers": (*CUBE, "test_dilation", "test_dgrad_taps"),
     "instructions": (*VECTOR, "test_vector_kernels", "test_winograd_kernel", "test_operators_sums"),
     "rules": RULES,
+    "program": ("program/",),
+    "timing": ("timing/",),
+    "ops/schedules/vector": (*VECTOR, "test_vector_kernels", "schedules/"),
+    "ops/schedules/winograd": ("test_winograd", "test_winograd_kernel"),
+    "ops/schedules": ("schedules/", "test_own_wgrad"),
+    "studies/identify": ("test_identify", "precision/"),
+    "studies/modes": ("precision/", "studies/"),
+    "studies": ("studies/",),
 }
 
 
 def file_of(name: str) -> str:
-    """Return the path of a test file, by its name without the ending, whichever folder it is in."""
+    """Return the path of a test file, by its name without the ending, or of a folder, which ends in `/`."""
+    if name.endswith("/"):
+        return f"tests/{name}"
     [path] = (ROOT / "tests").glob(f"*/{name}.py")
     return str(path.relative_to(ROOT))
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from mutant_places import PARTS, ROOT, Mutant, drawn, named
 from mutant_tests import tests_of
 
-COPIED = ("ascendsim", "tests", "docs", "configs")
+COPIED = ("ascendsim", "tests", "docs", "configs", "examples")
 LEAST_KILLED = 0.95
 # A mutant that computes or waits for ever is noticed as well. In seconds of a processor, of which all tests
 # together take 90, and by the clock: a busy machine makes no mutant a killed one.

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from ascendsim import __version__
 from ascendsim.cli.request import (
     Wrapped,
+    add_budgets,
     add_keyword,
     add_problem,
     add_products,
@@ -176,7 +177,7 @@ def _add_arithmetic(run: Parser) -> None:
     add("l2_start", type=l2_start, metavar="WHAT")
     add("layout")
     add("engine")
-    add("most_instructions", "; 0: no call is", type=lambda text: natural(text) or None, metavar="N")
+    add_budgets(how)
     how.add_argument(
         "--order", type=order, default="program", help="order of execution: program, arrival or a seed"
     )

@@ -309,6 +309,20 @@ def add_keyword(how: Any, name: str, more: str = "", **said: Any) -> None:
     how.add_argument(f"--{name.replace('_', '-')}", help=meanings().get(name, "") + usual + more, **own)
 
 
+BUDGETS = ("most_instructions", "most_bytes")
+
+
+def add_budgets(how: Any) -> None:
+    """Add the flags of what a call may have at most."""
+    for name in BUDGETS:
+        add_keyword(how, name, "; 0: no call is", type=lambda text: natural(text) or None, metavar="N")
+
+
+def budgets_of(arguments: Any) -> dict[str, int | None]:
+    """Return what a call may have at most, as keywords of operators."""
+    return {name: getattr(arguments, name) for name in BUDGETS}
+
+
 def add_products(what: Any, *, several: bool = True) -> None:
     """Add the option that names the products, or the only one."""
     more = "; repeat it for several" * several

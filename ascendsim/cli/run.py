@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -234,11 +233,6 @@ def _warm_us(
     return made.time_us
 
 
-# Tensors, their float32 carriers and layouts, gradients and float64 references: 13 was measured on large
-# layers, and too early a refusal is better than a machine that swaps.
-BYTES_PER_ELEMENT = 16
-
-
 def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> Answer:
     """Run one convolution on every product."""
     from ascendsim import ConvProblem
@@ -331,11 +325,13 @@ def _with_intervals(
 def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
     """Make or take the tensors, unless the run cannot fit: before the machine begins to swap.
 
-    Raises   DataError with the need and what there is
+    Raises   DataError with the need and what there is; BudgetError
     """
+    from ascendsim.ops.options.budget import reckoned_bytes, require_bytes
+
     # Each of input and weight has a gradient of its size.
-    elements = 2 * prod(problem.input) + 2 * prod(problem.weight) + prod(problem.grad_output)
-    need = BYTES_PER_ELEMENT * elements
+    need = reckoned_bytes((*(problem.input, problem.weight) * 2, problem.grad_output))
+    require_bytes(need, arguments.most_bytes, "its tensors")
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if need > there:
         raise DataError(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from math import prod
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -108,6 +109,8 @@ def convolution_backward(
     sizes = None if without_bias(bias_sizes, output_mask) else bias_sizes
     asked = asked_call(described, sizes, attributes, axes, output_mask, cube_math_type)
     decision = decide(asked, options)
+    made = compress(gradient_shapes(asked).values(), decision.wanted)
+    options.require_room(*(operand.view.shape for operand in operands.values()), *made)
     with Threads(thread_count(threads, timing=timing)) as crew:
         carriers = carriers_of(operands, crew, keep_halves=not (timing or decision.empty))
         # Without elements there is no product: the interface accepts the call and writes zeros.
@@ -260,7 +263,9 @@ def conv_tbc_backward(
     arguments: tuple[Any, ...] = (*described, pad, cube_math_type)
     decision = _decided(ConvTbcBackwardCall(*arguments), options)
     views = {name: operand.view for name, operand in operands.items()}
-    views |= output_views(options.wanted_strides, _gradient_shapes(views))
+    made_shapes = _gradient_shapes(views)
+    options.require_room(*(operand.view.shape for operand in operands.values()), *made_shapes.values())
+    views |= output_views(options.wanted_strides, made_shapes)
     with Threads(thread_count(threads, timing=timing)) as crew:
         inputs = {name: operands[name] for name in INPUTS}
         carriers = carriers_of(inputs, crew, keep_halves=not (timing or decision.empty))
@@ -275,7 +280,7 @@ def conv_tbc_backward(
             else:
                 made = _gradients(call, carriers, options, order, crew)
                 done = Done([], made, str(call.accumulation), call.plans)
-        gradients = encoded(done.made, _gradient_shapes(views), decision, crew)
+        gradients = encoded(done.made, made_shapes, decision, crew)
     return result_of(done, gradients, options, decision, order, timing=timing)
 
 

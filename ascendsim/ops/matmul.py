@@ -94,6 +94,7 @@ def matmul(
     left, right = Operand.of(a, "a"), Operand.of(b, "b")
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)
+    options.require_room(left.view.shape, right.view.shape, (problem.batch, problem.m, problem.n))
     graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
     graph = options.within(graph)
     tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}

@@ -151,7 +151,7 @@ def _design(
     for layer, gradient in _places(question):
         asked = _asked(question, layer, gradient, values)
         try:
-            tuner = Tuner(asked, engine, budget, compute_dtype_of(asked))
+            tuner = Tuner(asked, engine, budget, compute_dtype_of(asked, engine.limits))
             usual, best = tune(tuner)
         except AscendSimError as error:
             without[f"{gradient} of {layer.name}"] = str(error)

@@ -130,7 +130,7 @@ def costs(parts: Sequence[PassCall], setting: Setting) -> Estimate:
             output_dtypes=(None, part.grad_weight, None),
             product=setting.product,
             # A pass that ran is estimated, whatever its size.
-            **(_options(part, setting) | {"most_instructions": None}),
+            **(_options(part, setting) | {"most_instructions": None, "most_bytes": None}),
         )
         for part in parts
     ]

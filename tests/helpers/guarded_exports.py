@@ -307,6 +307,7 @@ STUDIES = {
     "report.page.charts.svg": [reported],
     "report.document.run_document": [reported],
     "studies.codesign.study_codesign": [codesign],
+    "studies.engine.measure.measure": [points],
     "studies.engine.run.Engine": [points],
     "studies.engine.run.calls_table": [points],
     "studies.hardware.figures.enlargings": [lambda: enlargings(ascendsim.load_profile(PRODUCT))],
@@ -516,7 +517,7 @@ NOT_CALLED = {
     "an instruction, or compiled code, which runs under the guard of what runs it": """
         native.function: Native
         instructions.vector: Add CopyGmToUb CopyUbToGm
-        instructions.flags: BarrierAll CrossCoreSetFlag CrossCoreWaitFlag SetFlag WaitFlag
+        instructions.flags: BarrierAll SetFlag WaitFlag
     """,
     "a step of a twin, code_table, error_metrics or reference_gradients, shown nowhere": """
         numerics.accumulation_twins: add_block align block_add exact_sum exponent low_half output

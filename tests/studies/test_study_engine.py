@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -516,3 +517,16 @@ def test_killed_at_ten_random_moments_the_table_is_that_of_a_study_never_killed(
         resumed = Engine(store, 1).answer(points(count))
     assert resumed.computed == 0
     assert calls_table(resumed).records() == calls_table(Engine(Store(), 1).answer(points(count))).records()
+
+
+def test_a_call_beyond_its_budget_is_told_and_not_kept():
+    """What a budget refuses says nothing of the call: with another one it is timed."""
+    point = StudyPoint(ConvProblem((1, 16, 8, 8), (16, 16, 3, 3), padding=1), "910B")
+    with Store() as store:
+        narrow = partial(measure, limits={"most_instructions": 1})
+        [(_, refused)] = Engine(store, 1, compute=narrow).answer([point])
+        assert "most_instructions, which is 1" in refused.reason
+        assert store.count() == 0
+        [(_, timed)] = Engine(store, 1).answer([point])
+        assert timed.cycles > 0
+        assert store.count() == 1

@@ -10,7 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.request import Wrapped, add_products, each_once, gradients, l2_start, natural, positive
+from ascendsim.cli.request import (
+    Wrapped,
+    add_budgets,
+    add_products,
+    budgets_of,
+    each_once,
+    gradients,
+    l2_start,
+    natural,
+    positive,
+)
 from ascendsim.errors import ConfigError
 from ascendsim.ops.options.keywords import Keywords
 
@@ -48,6 +58,7 @@ def add_engine_options(command: Any, *, has_table: bool = True) -> None:
         help="compute at most N new points in all, of which each is one call (in `study precision` a case); "
         "what is kept does not count; run again to go on",
     )
+    add_budgets(how)
     how.add_argument(
         "--store",
         type=Path,
@@ -80,6 +91,7 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
     """
     from ascendsim.files import make_folder, require_file, require_folder
     from ascendsim.progress import counted
+    from ascendsim.studies.engine.measure import measure
     from ascendsim.studies.engine.run import Budget, Engine, Store
     from ascendsim.studies.table import require_table_name
 
@@ -94,13 +106,15 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
         require_folder(arguments.out)
         make_folder(arguments.out)
 
+    limits = budgets_of(arguments)
+    compute = partial(measure, limits=limits)
     with Store(arguments.store or _default_store()) as store, counted() as tell:
 
         def advance(done: int, total: int, point: Any) -> None:
             tell(done, total, point.label)
 
         yield (
-            Engine(store, arguments.jobs, arguments.scheduler, advance),
+            Engine(store, arguments.jobs, arguments.scheduler, advance, compute, limits),
             Budget(arguments.time, arguments.trials),
         )
     kept = arguments.store or "the user's cache"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.plans import schedules_of
-from ascendsim.cli.request import natural, positive
+from ascendsim.cli.request import budgets_of, natural, positive
 from ascendsim.cli.studies.output import add_kind, one_of, products_of, starts_of
 from ascendsim.errors import ConfigError
 
@@ -39,7 +39,8 @@ def beside(arguments: Any, questions: Sequence[TilingQuestion]) -> int:
         "calls (of layers and products)", "--plan and --schedule are of the plan of one call", questions
     )
     schedules = schedules_of([arguments.schedule] if arguments.schedule else None)
-    answer = set_beside(question, _plan(arguments, question.gradient), schedules[0] if schedules else None)
+    plan, schedule = _plan(arguments, question.gradient), schedules[0] if schedules else None
+    answer = set_beside(question, plan, schedule, budgets_of(arguments))
     output_of(arguments).write([answer], beside_answered)
     return 0
 

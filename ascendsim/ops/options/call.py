@@ -31,6 +31,7 @@ from ascendsim.ops.lowering.notes import (
     UNTIMED_NOTE,
     whose_tilings,
 )
+from ascendsim.ops.options.budget import budget_given, reckoned_bytes, require_bytes, require_instructions
 from ascendsim.ops.options.keywords import CHOICES, CallOptions, Keywords, ProductOptions, l2_start_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
@@ -46,7 +47,6 @@ from ascendsim.timing.l2 import l2_note
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.graph import Graph
     from ascendsim.ops.problems.matmul import MatmulProblem
-    from ascendsim.program.kernel import Kernel
 
 
 def require_known(function: str, given: Iterable[str], names: Sequence[str]) -> None:
@@ -111,20 +111,6 @@ def strides_of(given: Any) -> dict[str, tuple[int, ...]]:
     return strides
 
 
-def reckoned_instructions(kernel: Kernel, profile: Profile) -> int:
-    """Return about how many instructions a kernel has, from its sizes alone.
-
-    A multiplication for each base block and K slice, a transfer for each UB full of the tensors' bytes, and
-    one for each image: most loops turn image by image.
-    """
-    tensors, plan = kernel.tensors.values(), kernel.facts.get("plan")
-    transfers = sum(tensor.size_bytes for tensor in tensors) // profile.buffers["UB"].capacity_bytes
-    images = max((tensor.shape[0] for tensor in tensors if len(tensor.shape) > 2), default=0)
-    tiling = plan.tiling if isinstance(plan, Plan) else None
-    block = tiling.base_m * tiling.base_n * tiling.base_k if tiling else 1
-    return (kernel.macs // block if tiling else 0) + transfers + images
-
-
 LONGEST_MODEL = 200  # no model has a name half as long; a message should stay short
 
 
@@ -165,13 +151,8 @@ class Options(Keywords):
         model = self.accumulation
         if not isinstance(model, str | AccumulationModel | None) or len(str(model)) > LONGEST_MODEL:
             raise refusal("accumulation", self.accumulation, "the text of a model, a model or None")
-        if self.most_instructions is not None:
-            most = whole(self.most_instructions) or 0
-            if most < 1:
-                raise refusal(
-                    "most_instructions", self.most_instructions, "a whole number from 1 on, or None"
-                )
-            object.__setattr__(self, "most_instructions", most)
+        for name in ("most_instructions", "most_bytes"):
+            object.__setattr__(self, name, budget_given(name, getattr(self, name)))
         if self.deterministic is not None and truth(self.deterministic) is None:
             raise refusal("deterministic", self.deterministic, "true, false or None")
         if is_plan_file(self.tiling):
@@ -215,21 +196,17 @@ class Options(Keywords):
     def within(self, graph: Graph) -> Graph:
         """Return the graph of a call, if it has no more instructions than are wanted.
 
-        Raises   UnsupportedError
+        Raises   BudgetError
         """
-        most = self.most_instructions
-        if most is None:
-            return graph
-        counts = {kernel.name: reckoned_instructions(kernel, self.profile) for kernel in graph.kernels}
-        total = sum(counts.values())
-        if total > most:
-            largest = max(counts, key=lambda name: counts[name])
-            raise UnsupportedError(
-                f"about {total:,} instructions, {counts[largest]:,} of them in {largest}, are more than "
-                f"most_instructions, which is {most:,}; take a smaller batch or larger base blocks, or raise "
-                "most_instructions (None: no limit; --most-instructions 0)"
-            )
+        require_instructions(graph, self.profile, self.most_instructions, self.most_bytes)
         return graph
+
+    def require_room(self, *shapes: Sequence[int]) -> None:
+        """Refuse a call whose tensors, given and made, need more bytes than are wanted.
+
+        Raises   BudgetError
+        """
+        require_bytes(reckoned_bytes(shapes), self.most_bytes, "its tensors")
 
     @property
     def asked_product(self) -> str | Profile:

@@ -64,8 +64,9 @@ class ProductOptions(TypedDict, total=False):
                    it have left
     engine         what finds the cycles, which both find alike; else compiled, which is fast, but for spans
                    simpy, the definition
-    most_instructions  refuse a call of more instructions, as reckoned from its sizes before any is made. None
-                   refuses no call
+    most_instructions  refuse a call of more instructions, as reckoned before any is timed. None: no limit
+    most_bytes     refuse a call that needs more bytes of memory, as reckoned before any are taken. None: no
+                   limit
     """
 
     product: Product
@@ -75,6 +76,7 @@ class ProductOptions(TypedDict, total=False):
     l2_start: L2Operands
     engine: str | None
     most_instructions: int | None
+    most_bytes: int | None
 
 
 class TbcOptions(ProductOptions, total=False):
@@ -119,6 +121,7 @@ class Keywords:
     engine: str | None = None
     # Layers of networks have up to 82 million (a 3-D U-Net at batch 256: 14 s). Twice as many take 2 GiB.
     most_instructions: int | None = 100_000_000
+    most_bytes: int | None = 2**36
     deterministic: bool | None = None
     output_dtypes: Sequence[str | None] | None = None
     output_strides: Mapping[str, Sequence[int]] | None = None

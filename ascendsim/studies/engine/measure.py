@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from ascendsim.errors import AscendSimError, ConfigError, StoppedError
+from ascendsim.errors import AscendSimError, BudgetError, ConfigError, StoppedError
 from ascendsim.frozen import FrozenMap, cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
@@ -16,7 +16,7 @@ from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.profile import Profile
-from ascendsim.studies.engine.point import NETWORK, Before, StudyPoint, plan_of, plan_values
+from ascendsim.studies.engine.point import NETWORK, NOTHING, Before, StudyPoint, plan_of, plan_values
 from ascendsim.studies.records import Spent, parts_us
 
 # What a kernel leaves in L2 follows from these and from its plan. Calls before keep the plans of the product
@@ -67,7 +67,7 @@ class PointAnswer:
 
     text   {"records": those of `Estimate.to_records`, "plans": by gradient, "layouts": names of the kernels
            that change a layout, "parts": microseconds of `PARTS`}, or {"reason": why there is none}; with
-           "slower_than" where a bound is why
+           "slower_than" where a bound is why, and "budget" where a budget is, which says nothing of the call
     """
 
     text: str
@@ -87,6 +87,11 @@ class PointAnswer:
     def stopped(self) -> bool:
         """Whether it takes more cycles than the bound that it was asked with."""
         return "slower_than" in self._read
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it answers the point whatever budget a call has."""
+        return "budget" not in self._read
 
     @property
     def layout_cycles(self) -> int:
@@ -144,12 +149,15 @@ def _spent(kernel: KernelResult, profile: Profile) -> Spent:
 
 
 @default_arithmetic
-def measure(point: StudyPoint) -> PointAnswer:
-    """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer."""
+def measure(point: StudyPoint, limits: Mapping[str, Any] = NOTHING) -> PointAnswer:
+    """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer.
+
+    limits   what a call may have at most, as the keywords of `estimate`
+    """
     call = point.problem, point.dtype, point.cube_math_type
     try:
         said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
-        said["deterministic"] = point.deterministic
+        said |= {"deterministic": point.deterministic, **limits}
         if point.l2_start == NETWORK:
             # A call in a network is timed to its end: a bound spares time and moves no answer.
             result = estimate_behind(left_before(point), *call, **said)
@@ -157,6 +165,8 @@ def measure(point: StudyPoint) -> PointAnswer:
             result = estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
     except StoppedError:
         return PointAnswer(json.dumps({"slower_than": point.stop_above, "reason": STOPPED}))
+    except BudgetError as error:
+        return PointAnswer(json.dumps({"budget": True, "reason": str(error)}))
     except AscendSimError as error:
         return PointAnswer(json.dumps({"reason": str(error)}))
     plans = {kernel.name: plan_values(kernel.plan) for kernel in result.kernels if kernel.plan is not None}

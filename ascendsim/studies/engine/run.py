@@ -17,7 +17,7 @@ from ascendsim.errors import AscendSimError, ConfigError, DataError, Unsupported
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.parallel import arriving, as_done, for_a_start, usable_cores
 from ascendsim.studies.engine.measure import PointAnswer, measure
-from ascendsim.studies.engine.point import StudyPoint, code_version
+from ascendsim.studies.engine.point import NOTHING, StudyPoint, code_version
 from ascendsim.studies.table import Table
 from ascendsim.timing.compiled_phase import get_ready
 
@@ -230,6 +230,7 @@ class Engine:
     scheduler  address of a Dask scheduler, to which points are sent instead; "" without
     advance    is called with each answer that was computed
     compute    a function of a module, or a class's, that answers a point
+    limits     what each call may have at most, as the keywords of `estimate`: of calls that are no points
     """
 
     store: Store
@@ -237,6 +238,7 @@ class Engine:
     scheduler: str = ""
     advance: Advance = lambda *_: None
     compute: Compute = measure
+    limits: Mapping[str, Any] = NOTHING
 
     @default_arithmetic
     def answer(self, points: Sequence[StudyPoint], budget: Budget | None = None) -> StudyOutcome:
@@ -259,7 +261,8 @@ class Engine:
         wanted = ((key, by_key[key]) for key in missing if budget.take())
         computed = 0
         for (key, point), answer in self._compute(wanted, len(missing)):
-            self.store.put(key, answer)
+            if answer.lasting:
+                self.store.put(key, answer)
             answers[key] = answer
             computed += 1
             self.advance(computed, total, point)

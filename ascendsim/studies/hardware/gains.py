@@ -46,7 +46,7 @@ def tuned_point(point: StudyPoint, tilings: int, engine: Engine, budget: Budget)
                 changes=point.changes,
                 before=point.before,
             )
-            _, best = tune(Tuner(asked, engine, budget, compute_dtype_of(asked)))
+            _, best = tune(Tuner(asked, engine, budget, compute_dtype_of(asked, engine.limits)))
             # With fewer plans tried after a change than before it, it would seem to buy less.
             if budget.cut:
                 raise ConfigError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.frozen import cached_property
+from ascendsim.frozen import FrozenMap, cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
@@ -281,6 +281,7 @@ class Axes:
     cube_math_types  of the interface
     models           accumulation models; None: the product's default. The first is what others are held to
     loss_scales      by which grad_output is multiplied before it is stored
+    limits           what a call may have at most, as the keywords of `estimate`; no answer depends on them
     """
 
     profile: Profile
@@ -289,6 +290,7 @@ class Axes:
     models: Sequence[str | None] = (None,)
     loss_scales: Sequence[float] = (1.0,)
     rules: str = "documented"
+    limits: Mapping[str, Any] = FrozenMap()
 
 
 @dataclass(frozen=True)

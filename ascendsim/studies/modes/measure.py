@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.errors import AscendSimError, BudgetError, ConfigError
+from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import decode, encode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
@@ -101,10 +102,11 @@ def _modes(axes: Axes, case: ConvCase, name: str) -> list[_Mode]:
     found: dict[tuple[str, str], _Mode] = {}
     for number in axes.cube_math_types:
         try:
-            result = estimate(
-                case.problem, name, number, output_mask=case.mask, product=axes.profile, rules=axes.rules
-            )
+            said: Any = {**axes.limits, "product": axes.profile, "rules": axes.rules}
+            result = estimate(case.problem, name, number, output_mask=case.mask, **said)
             compute, time_us, refused = result.compute_dtype, result.time_us, ""
+        except BudgetError:
+            raise
         except AscendSimError as error:
             compute, time_us, refused = "", 0.0, str(error)
         same = found.get((compute, refused))
@@ -191,6 +193,7 @@ def _backward(axes: Axes, case: ConvCase, mode: _Mode, stored: Mapping[str, Any]
         case.mask,
         mode.cube_math_types[0],
         timing=False,
+        **axes.limits,
         product=axes.profile,
         accumulation=model,
         rules=axes.rules,
@@ -263,6 +266,8 @@ def answer(point: PrecisionPoint) -> PointAnswer:
     """Measure a point; a mistake of the user's is the reason of its answer."""
     try:
         found = measure(point.axes, point.case)
+    except BudgetError as error:
+        return PointAnswer(json.dumps({"budget": True, "reason": f"{point.case.name}: {error}"}))
     except AscendSimError as error:
         return PointAnswer(json.dumps({"reason": f"{point.case.name}: {error}"}))
     return PointAnswer(json.dumps(asdict(found), separators=(",", ":")))
@@ -297,7 +302,8 @@ def study_precision(question: PrecisionQuestion, engine: Engine, budget: Budget)
 
     Raises   ConfigError for a case that cannot be measured, and where time or trials are used up
     """
-    points = [PrecisionPoint(question.axes, case) for case in question.cases]
+    axes = replace(question.axes, limits=FrozenMap(engine.limits))
+    points = [PrecisionPoint(axes, case) for case in question.cases]
     # The engine asks no more of a point than its key and label, and hands it back.
     own = replace(engine, compute=cast("Any", answer))
     outcome = own.answer(cast("Any", points), budget)

@@ -12,11 +12,10 @@ import numpy as np
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
-from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.measure import planned
-from ascendsim.studies.engine.point import StudyPoint, changes_text
+from ascendsim.studies.engine.point import NOTHING, StudyPoint, changes_text
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.sweep import hashable, moved_together, studied, variables
 from ascendsim.studies.tuning.records import (
@@ -130,7 +129,7 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
     """
     changes = dict(question.changes)
     profile = load_profile(question.product, overrides=changes or None)
-    tuner = Tuner(question, engine, budget, compute_dtype_of(question))
+    tuner = Tuner(question, engine, budget, compute_dtype_of(question, engine.limits))
     usual, best = tune(tuner)
     found = list(tuner.trials.values())
     full = sum(len(trial.times_us) == len(question.starts) for trial in found)
@@ -139,7 +138,8 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
     mhz, name = profile.clock.cube_mhz, question.gradient
     waits, courses = [], []
     for start in question.starts:
-        before, after = (_estimate(question, profile, trial.plan, start) for trial in (usual, best))
+        sides = ({**engine.limits, "tiling": {name: trial.plan}} for trial in (usual, best))
+        before, after = (_timed(question, profile, start, own) for own in sides)
         waits.append(waits_of(start, name, before, after, mhz))
         courses.append(course_of(start, name, before, after, profile))
     answer = TilingAnswer(
@@ -153,19 +153,6 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
         cut=budget.cut,
     )
     return weighed(answer, tuner), tuner
-
-
-def _estimate(question: TilingQuestion, profile: Profile, plan: Plan, start: str) -> Estimate:
-    return estimate(
-        question.problem,
-        question.dtype,
-        question.cube_math_type,
-        output_mask=question.gradients,
-        product=profile,
-        tiling={question.gradient: plan},
-        l2_start=start,
-        deterministic=question.deterministic,
-    )
 
 
 def weighed(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
@@ -247,11 +234,17 @@ def _savings(answer: TilingAnswer, tuner: Tuner, moves: Moves, left: set[str]) -
 
 
 @default_arithmetic
-def set_beside(question: TilingQuestion, tiling: Any = None, schedule: str | type | None = None) -> Beside:
+def set_beside(
+    question: TilingQuestion,
+    tiling: Any = None,
+    schedule: str | type | None = None,
+    limits: Mapping[str, Any] = NOTHING,
+) -> Beside:
     """Time a plan of the user's, whole or in part, beside the usual one.
 
     tiling     as a call takes it for one gradient; None: that of the rules
     schedule   a loop nest by name or class; None: that of the plan
+    limits     what a call may have at most, as the keywords of `estimate`
     Raises     AscendSimError where one of both cannot be timed
     """
     profile, name = load_profile(question.product), question.gradient
@@ -259,7 +252,7 @@ def set_beside(question: TilingQuestion, tiling: Any = None, schedule: str | typ
     own |= {"schedule": schedule if schedule is None else {name: schedule}}
     starts, plans = [], {}
     for start in question.starts:
-        sides = [_timed(question, profile, start, more) for more in ({}, own)]
+        sides = [_timed(question, profile, start, {**limits, **more}) for more in ({}, own)]
         starts.append(_started(question, profile, start, *sides))
         plans = {when: side.plans[name] for when, side in zip(("usual", "given"), sides, strict=True)}
     return Beside(

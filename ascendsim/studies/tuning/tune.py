@@ -19,7 +19,7 @@ from ascendsim.ops.tiling.entries import entry_values, write_entries
 from ascendsim.ops.tiling.plan_files import read_plans, write_plans
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.measure import planned
-from ascendsim.studies.engine.point import StudyPoint, plan_text, plan_values
+from ascendsim.studies.engine.point import NOTHING, StudyPoint, plan_text, plan_values
 from ascendsim.studies.engine.run import Budget, Engine, require_answer
 from ascendsim.studies.tuning.records import NESTS, SCORES, CyclesPart, StartCycles, TilingQuestion, Trial
 from ascendsim.timing.l2 import L2_STARTS
@@ -167,7 +167,7 @@ class Tuner:
         return min(may or self.trials.values(), key=self.score)
 
 
-def compute_dtype_of(question: TilingQuestion) -> str:
+def compute_dtype_of(question: TilingQuestion, limits: Mapping[str, Any] = NOTHING) -> str:
     """Return the format that the cube multiplies for a gradient.
 
     Raises   AscendSimError where the call is refused
@@ -175,7 +175,8 @@ def compute_dtype_of(question: TilingQuestion) -> str:
     changes = dict(question.changes)
     call = question.problem, question.dtype, question.cube_math_type
     profile = load_profile(question.product, overrides=changes or None)
-    found = estimate(*call, output_mask=question.gradients, product=profile)
+    said: Any = {**limits, "output_mask": question.gradients, "product": profile}
+    found = estimate(*call, **said)
     return next(kernel.kernel.compute_dtype for kernel in found.kernels if kernel.plan is not None)
 
 

@@ -1,0 +1,130 @@
+"""Whether a call is small enough: its instructions and bytes, reckoned from sizes before the work."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ascendsim.errors import BudgetError, refusal, whole
+from ascendsim.ops.plan import Plan
+from ascendsim.program import walk as w
+from ascendsim.program.program import CHUNK, NestProgram, Program, walk_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ascendsim.ops.lowering.graph import Graph
+    from ascendsim.profile import Profile
+    from ascendsim.program.kernel import Kernel
+
+# Tensors, their float32 carriers and layouts, gradients and float64 references: 13 was measured on large
+# layers, and too early a refusal is better than a machine that swaps.
+BYTES_PER_ELEMENT = 16
+# Of an estimate: nests, tables and what L2 is told of. 3 to 13 were measured.
+BYTES_PER_INSTRUCTION = 16
+# Sizes alone may be so many times too low, 170 of groups; more of narrow layers (`_narrow`). A call that is
+# small even so is not counted. Nor is one of more than QUICKLY_CUT by its sizes where these are too many: to
+# cut it into tasks takes longer than to say no.
+SIZES_TOO_LOW, QUICKLY_CUT = 200, 10**7
+# Whole tasks that are walked before the others are taken to be like them.
+TASKS_WALKED = 4
+
+
+def budget_given(name: str, value: Any) -> int | None:
+    """Return a budget as a number; None: no limit.
+
+    Raises   ConfigError for anything else
+    """
+    if value is None:
+        return None
+    most = whole(value)
+    if most is None or most < 1:
+        raise refusal(name, value, "a whole number from 1 on, or None")
+    return most
+
+
+def reckoned_bytes(shapes: Iterable[Sequence[int]]) -> int:
+    """Return about how many bytes a call needs that reads and makes tensors of these shapes."""
+    return BYTES_PER_ELEMENT * sum(map(prod, shapes))
+
+
+def sized_instructions(kernel: Kernel, profile: Profile) -> int:
+    """Return a guess at how many instructions a kernel has, from its sizes alone.
+
+    A multiplication for each base block and K slice, a transfer for each UB full of the tensors' bytes, and
+    one for each image: most loops turn image by image.
+    """
+    tensors, plan = kernel.tensors.values(), kernel.facts.get("plan")
+    transfers = sum(tensor.size_bytes for tensor in tensors) // profile.buffers["UB"].capacity_bytes
+    images = max((tensor.shape[0] for tensor in tensors if len(tensor.shape) > 2), default=0)
+    tiling = plan.tiling if isinstance(plan, Plan) else None
+    block = tiling.base_m * tiling.base_n * tiling.base_k if tiling else 1
+    return (kernel.macs // block if tiling else 0) + transfers + images
+
+
+def reckoned_instructions(kernel: Kernel) -> int:
+    """Return about how many instructions a kernel has, from its first ones on each core.
+
+    Right for short programs, and within a factor of 2 for long ones.
+    """
+    return sum(len(cores) * _about(work.build()) for phase in kernel.phases for work, cores in phase.folded())
+
+
+def _narrow(graph: Graph) -> int:
+    """Return how many times fewer channels the weights of a call have than fractals, on both sides."""
+    sides = graph.inputs["weight"].shape[:2] if "weight" in graph.inputs else (1, 1)
+    return prod(-(-16 // max(1, min(16, side))) for side in sides)
+
+
+def _about(program: Program) -> int:
+    """Return about how many instructions a program has."""
+    if not isinstance(program, NestProgram):
+        return len(program)
+    memory, (at,) = walk_memory([program])
+    rows, found = np.empty(2 * CHUNK, np.int64), 0
+    while end := w.WALKER(memory, 0, at, rows, 0, len(rows), w.ROWS):
+        found += end // 2
+        walked = int(memory[at + w.TASK]) - 1  # the last one is under way
+        if walked >= TASKS_WALKED:
+            return found * len(program.tasks) // walked
+    return found
+
+
+def require_bytes(need: int, most: int | None, what: str) -> None:
+    """Refuse a call that needs more memory than is wanted.
+
+    Raises   BudgetError
+    """
+    if most is not None and need > most:
+        raise BudgetError(
+            f"about {need:,} bytes for {what} are more than most_bytes, which is {most:,}; take a "
+            "smaller batch, or estimate cycles alone, or raise most_bytes (None: no limit; --most-bytes 0)"
+        )
+
+
+def require_instructions(
+    graph: Graph, profile: Profile, most_instructions: int | None, most_bytes: int | None
+) -> None:
+    """Refuse a call of more instructions, or of more bytes for them, than are wanted.
+
+    Raises   BudgetError
+    """
+    limits = [most_instructions, None if most_bytes is None else most_bytes // BYTES_PER_INSTRUCTION]
+    most = min((limit for limit in limits if limit is not None), default=None)
+    if most is None:
+        return
+    counts = {kernel.name: sized_instructions(kernel, profile) for kernel in graph.kernels}
+    sized = sum(counts.values())
+    if most <= SIZES_TOO_LOW * _narrow(graph) * sized and sized <= max(most, QUICKLY_CUT):
+        counts = {kernel.name: reckoned_instructions(kernel) for kernel in graph.kernels}
+    total = sum(counts.values())
+    if most_instructions is not None and total > most_instructions:
+        largest = max(counts, key=lambda name: counts[name])
+        raise BudgetError(
+            f"about {total:,} instructions, {counts[largest]:,} of them in {largest}, are more than "
+            f"most_instructions, which is {most_instructions:,}; take a smaller batch or larger base blocks, "
+            "or raise most_instructions (None: no limit; --most-instructions 0)"
+        )
+    require_bytes(BYTES_PER_INSTRUCTION * total, most_bytes, f"{total:,} instructions")
