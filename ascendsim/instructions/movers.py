@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from fractions import Fraction
-from math import ceil
+from math import ceil, prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from ascendsim.instructions.cube import TileRead, Window
+from ascendsim.numerics.dtypes import FLOAT32_BYTES, itemsize_of
 from ascendsim.program.instruction import Command, Cost, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 
@@ -65,6 +66,11 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
 
     __slots__ = ()
     pipe = "MTE2"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The bytes that it asks for, without the rest of their sectors."""
+        return (self.bytes,)
 
     @property
     def shape(self) -> Hashable:
@@ -134,6 +140,11 @@ class FillL1(_FillL1, ToSlot):
     pipe = "MTE2"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The zeros."""
+        return (self.bytes,)
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.bytes
@@ -174,6 +185,11 @@ class LoadL0A(_Load, SlotToSlot):
     buffer = "L0A"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The matrix, out of L1 and into L0: without what fills up its last fractals."""
+        return (prod(self.tile_read.matrix_shape()) * self.tile_read.itemsize,) * 2
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.tile_read.shape, self.written
@@ -212,7 +228,6 @@ class LoadL0B(LoadL0A):
     buffer = "L0B"
 
 
-FLOAT32_BYTES = 4
 FRACTAL_COLUMNS = 16
 
 
@@ -264,6 +279,12 @@ class Fixpipe(_Fixpipe, Command):
     def reads(self) -> tuple[Slot, ...]:
         """The accumulator, or what has been read out of it."""
         return (self.src,)
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The accumulator in float32, unless a `ReadOut` has taken it before."""
+        elements = self.bytes // self.dst.tensor.itemsize
+        return (0 if self.read_out else FLOAT32_BYTES * elements,)
 
     @property
     def shape(self) -> Hashable:
@@ -323,6 +344,11 @@ class ReadOut(_ReadOut, SlotToSlot):
     trails = True
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The tile in float32; what takes it up is no buffer."""
+        return FLOAT32_BYTES * self.elements, 0
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.elements
@@ -363,6 +389,11 @@ class CopyL0cToUb(_CopyL0cToUb, SlotToSlot):
     """
 
     __slots__ = ()
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The columns in float32, and converted."""
+        return FLOAT32_BYTES * self.elements, self.elements * itemsize_of(self.dtype)
 
     @property
     def shape(self) -> Hashable:

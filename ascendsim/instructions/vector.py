@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ascendsim.numerics.dtypes import FLOAT32_BYTES, itemsize_of
 from ascendsim.program.instruction import Command, Cost, SlotOntoSlot, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 
@@ -46,6 +47,11 @@ class CopyGmToUb(_CopyGmToUb, ToSlot):
 
     __slots__ = ()
     pipe = "MTE2"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The bytes that it asks for, without the rest of their sectors."""
+        return (self.bytes,)
 
     @property
     def shape(self) -> Hashable:
@@ -97,6 +103,11 @@ class CopyUbToGm(_CopyUbToGm, Command):
         return (self.src,)
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The bytes that leave."""
+        return (self.bytes,)
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.dst.tensor.name, self.bytes, self.atomic, self.padded_rows
@@ -146,6 +157,11 @@ class Fill(_Fill, ToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The values."""
+        return (self.bytes,)
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.bytes
@@ -164,7 +180,7 @@ class _Cast(NamedTuple):
     src: Slot
     dtype: str
     elements: int
-    widest_bytes: int
+    source_bytes: int
 
 
 class Cast(_Cast, SlotToSlot):
@@ -179,9 +195,14 @@ class Cast(_Cast, SlotToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The elements in both formats."""
+        return self.elements * self.source_bytes, self.elements * itemsize_of(self.dtype)
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
-        return self.elements, self.widest_bytes
+        return self.elements, self.source_bytes, self.dtype
 
     def execute(self, memory: CoreMemory) -> None:
         """Round to the format's grid."""
@@ -191,7 +212,8 @@ class Cast(_Cast, SlotToSlot):
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
         # A repeat covers 256 bytes of the wider side; the narrower one fills a part of its lanes.
-        repeats = ceil(self.elements * self.widest_bytes / profile.vector.bytes_per_cycle)
+        widest = max(self.source_bytes, itemsize_of(self.dtype))
+        repeats = ceil(self.elements * widest / profile.vector.bytes_per_cycle)
         return vector_cost(profile, "cast", repeats)
 
 
@@ -210,6 +232,11 @@ class Add(_Add, SlotOntoSlot):
 
     __slots__ = ()
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """Both addends and the sum."""
+        return (FLOAT32_BYTES * self.elements,) * 3
 
     @property
     def shape(self) -> Hashable:
@@ -247,6 +274,12 @@ class AddLanes(_AddLanes, SlotOntoSlot):
 
     __slots__ = ()
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The lanes, the elements, and the lanes again."""
+        lanes = self.rows * FLOAT32_LANES * FLOAT32_BYTES
+        return lanes, self.rows * self.length * self.itemsize, lanes
 
     @property
     def shape(self) -> Hashable:
@@ -306,6 +339,11 @@ class SumLanes(_SumLanes, SlotToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The lanes and the sums."""
+        return self.rows * FLOAT32_LANES * FLOAT32_BYTES, self.rows * FLOAT32_BYTES
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.rows
@@ -324,6 +362,7 @@ class _AddRows(NamedTuple):
     src: Slot
     rows: int
     length: int
+    itemsize: int = 4
 
 
 class AddRows(_AddRows, SlotOntoSlot):
@@ -337,6 +376,12 @@ class AddRows(_AddRows, SlotOntoSlot):
 
     __slots__ = ()
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The sums, the elements, and the sums again."""
+        sums = self.length * FLOAT32_BYTES
+        return sums, self.rows * self.length * self.itemsize, sums
 
     @property
     def shape(self) -> Hashable:
@@ -376,6 +421,11 @@ class SumPixels(_SumPixels, SlotToSlot):
 
     __slots__ = ()
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The pixels and the sums."""
+        return self.rows * self.pixels * FLOAT32_BYTES, self.rows * FLOAT32_BYTES
 
     @property
     def shape(self) -> Hashable:

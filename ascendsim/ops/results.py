@@ -12,6 +12,7 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
+from ascendsim.timing.l2.account import Start
 from ascendsim.timing.times import KernelTimes
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class KernelResult:
     engine            which of the two engines found the cycles: "compiled" or "simpy"
     kernel, timeline  the program and its spans, for traces and plots
     timed             gives the timeline, which is worked out when it is asked for
+    l2_start          what it found in L2
     plan              of a product of the cube: its schedule and tiling; None: a vector kernel
     """
 
@@ -87,6 +89,7 @@ class KernelResult:
     # Not in the repr: its programs are megabytes of text.
     kernel: Kernel = field(compare=False, repr=False)
     timed: Retimed = field(compare=False, repr=False)
+    l2_start: Start = field(default="warm", compare=False, repr=False)
 
     @property
     def timeline(self) -> Timeline:

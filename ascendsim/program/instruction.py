@@ -148,6 +148,11 @@ class Command:
         return ()
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """Bytes of each slot that it reads, then of each that it writes: whole slots, unless a class says."""
+        return tuple([slot.size_bytes for slot in (*self.reads, *self.writes)])
+
+    @property
     def gm(self) -> Gm | None:
         """The source or the destination, whichever lies in global memory."""
         # At most one of the two is in global memory: no instruction copies from GM to GM.

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ascendsim.functional import run_kernel
-from ascendsim.instructions.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe
+from ascendsim.instructions.cube import Mmad
+from ascendsim.instructions.movers import CopyGmToL1, CopyL0cToUb, FillL1, Fixpipe, LoadL0A
 from ascendsim.instructions.relayout import CopyUbToL1
 from ascendsim.instructions.vector import (
     Add,
@@ -352,6 +353,16 @@ class StrictMemory(CoreMemory):
         if counted is not None:
             slot, elements = counted
             assert self._tiles[slot.index].size == elements, f"{self._instruction} miscounts {slot}"
+        if isinstance(self._instruction, Mmad | LoadL0A | Add | SumLanes | SumPixels):
+            self._check_bytes()
+
+    def _check_bytes(self):
+        """Hold what it says of bytes to the tiles that there are; those of L1 it reads in part."""
+        made = self._instruction
+        for slot, size in zip((*made.reads, *made.writes), made.touched_bytes, strict=True):
+            if slot.buffer != "L1":
+                each = self._itemsize if slot.buffer in ("L0A", "L0B") else 4
+                assert self._tiles[slot.index].size * each == size, f"{made} miscounts bytes of {slot}"
 
 
 def tile_bytes(instruction, slot, shape, itemsize):

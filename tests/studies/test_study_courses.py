@@ -24,10 +24,10 @@ from ascendsim.report.studies.tiling import (
     tiling_tables,
 )
 from ascendsim.studies.engine.run import Budget, Engine, Store
+from ascendsim.studies.traffic import bytes_by_pipe
 from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, TilingQuestion
 from ascendsim.studies.tuning.study import byte_cycles, course_of, held_curve, set_beside, study_tiling
 from ascendsim.studies.tuning.tune import waits_of
-from ascendsim.timing.times import bytes_by_pipe
 
 # --- Is how a gradient runs under two plans told as it is, and do its stages and causes add up exactly?
 

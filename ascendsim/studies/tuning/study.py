@@ -19,6 +19,7 @@ from ascendsim.studies.engine.measure import planned
 from ascendsim.studies.engine.point import StudyPoint, changes_text
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.sweep import hashable, moved_together, studied, variables
+from ascendsim.studies.traffic import bytes_by_pipe
 from ascendsim.studies.tuning.records import (
     Beside,
     BufferUse,
@@ -34,7 +35,6 @@ from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, waits_of
 from ascendsim.studies.verdicts import judged
 from ascendsim.timing.critical_path import critical_path, cycles_by_pipe
 from ascendsim.timing.timeline import Occupied, Timeline, occupied, stages
-from ascendsim.timing.times import bytes_by_pipe
 
 # Parts of the longer plan's time in which what buffers hold is averaged: as many as a picture shows apart.
 BINS = 200
