@@ -13,23 +13,28 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.instructions.cube import Mmad
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.profile import Profile, load_profile
+from ascendsim.profile.schema import LEVELS
 from ascendsim.program.instruction import PIPES, Command, Instruction
 from ascendsim.program.places import Slot, bare
 from ascendsim.program.program import NestProgram, Program
+from ascendsim.studies.energy import EnergyEvent, added, energy_events
+from ascendsim.studies.hardware.records import StudiedLayer
+from ascendsim.studies.records import StudyAnswer
+from ascendsim.studies.sweep import studied
 from ascendsim.timing.compiled_phase import memory_reads
 
 if TYPE_CHECKING:
-    from ascendsim.ops.results import KernelResult
-    from ascendsim.profile import Profile
+    from ascendsim.ops.results import Estimate, KernelResult
     from ascendsim.program.kernel import Kernel
 
-# From memory to the cube.
-LEVELS = ("memory", "L2", "L1", "L0A", "L0B", "L0C", "UB")
 # Bytes that cannot be told apart by operand: dirty ones that leave L2, and tiles that go nowhere.
 ANY = "any"
 
@@ -231,3 +236,82 @@ def bytes_by_pipe(kernel: Kernel, profile: Profile) -> dict[str, int]:
                 if level == "L2" or (made.pipe == "MTE1" and written):
                     found[made.pipe] += cores * times * size
     return {pipe: found[pipe] for pipe in PIPES if found[pipe]}
+
+
+class CallTraffic(NamedTuple):
+    """The kernels of a layer's call, which comes `count` times: their bytes, times, and events of energy."""
+
+    layer: str
+    count: int
+    kernels: tuple[KernelTraffic, ...]
+    times_us: tuple[float, ...]
+    events: tuple[tuple[EnergyEvent, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficQuestion:
+    """Layers on one product.
+
+    title    what the layers are, for people
+    product  name of a product or variant, or path of its file
+    """
+
+    title: str
+    product: str | Path
+    layers: tuple[StudiedLayer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficAnswer(StudyAnswer):
+    """The bytes and the energy of all calls, layer by layer."""
+
+    calls: tuple[CallTraffic, ...]
+
+    @property
+    @default_arithmetic
+    def time_us(self) -> float:
+        """Microseconds of all calls."""
+        return sum(call.count * sum(call.times_us) for call in self.calls)
+
+    @property
+    def events(self) -> tuple[EnergyEvent, ...]:
+        """The events of all calls, those of one figure added up."""
+        every = [
+            event._replace(count=call.count * event.count)
+            for call in self.calls
+            for own in call.events
+            for event in own
+        ]
+        return added(every)
+
+    def at(self, level: str) -> tuple[int, int]:
+        """Return the bytes that all calls read and write at a level."""
+        sides = [
+            (call.count * size for size in kernel.at(level)) for call in self.calls for kernel in call.kernels
+        ]
+        read, written = zip(*sides, strict=True) if sides else ((), ())
+        return sum(read), sum(written)
+
+
+@default_arithmetic
+def study_traffic(
+    question: TrafficQuestion,
+    call: Callable[[StudiedLayer, Profile], Estimate],
+    advance: Callable[[str], None] = lambda _: None,
+) -> TrafficAnswer:
+    """Count the bytes of every layer's call.
+
+    call     estimates a layer's gradients on a product
+    Raises   AscendSimError where one cannot be timed
+    """
+    profile, found = load_profile(question.product), []
+    for layer in question.layers:
+        kernels = call(layer, profile).kernels
+        traffic = tuple(kernel_traffic(kernel, profile) for kernel in kernels)
+        events = tuple(
+            energy_events(own, kernel, profile) for own, kernel in zip(traffic, kernels, strict=True)
+        )
+        times_us = tuple(kernel.time_us for kernel in kernels)
+        found.append(CallTraffic(layer.name, layer.count, traffic, times_us, events))
+        advance(layer.name)
+    return TrafficAnswer(question, *studied(profile), tuple(found))
