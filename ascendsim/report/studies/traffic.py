@@ -58,7 +58,7 @@ BOUNDS = (
         words("bound"),
         numbers("busy", show=percent),
     ),
-    *(words("behind it"), us("us then", "behind_us"), numbers("saves", show=saving, absent="-")),
+    *(words("behind it", "behind"), us("us then", "behind_us"), numbers("saves", show=saving, absent="-")),
 )
 MEANINGS = {
     "read, written": "Bytes at the level, over all cores: of L2 in whole sectors, elsewhere without what "
