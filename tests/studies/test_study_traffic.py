@@ -1,11 +1,17 @@
 """Are the bytes at every level, and the energy, those that a plain count of every instruction gives?"""
 
+import csv
+import json
 from collections import Counter
+from fractions import Fraction
+from functools import partial
 from random import Random
 
 import pytest
 
-from ascendsim import load_profile
+from ascendsim import ConvProblem, estimate, load_profile
+from ascendsim.cli import main
+from ascendsim.errors import AscendSimError
 from ascendsim.instructions.cube import Mmad
 from ascendsim.instructions.movers import (
     CopyGmToL1,
@@ -32,7 +38,10 @@ from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import MatmulProblem
+from ascendsim.profile.schema import LEVELS
+from ascendsim.studies.levers import SHOWN, LeverQuestion, steps_of, study_levers
 from ascendsim.studies.traffic import kernel_traffic
+from ascendsim.workloads import load_workload
 from tests.helpers.both_engines import random_call, random_matmul
 
 # What hands on a tile as it is; the others compute.
@@ -194,3 +203,122 @@ def test_a_product_is_counted_by_its_loop_bounds():
     assert [traffic.at(level)[0] for level in ("L0A", "L0B")] == [3 * m * k * 2, 4 * k * n * 2]
     # Sums are read for all but the first of 512 / 64 products into a tile, and by Fixpipe.
     assert traffic.at("L0C") == (8 * m * n * 4, 8 * m * n * 4)
+
+
+# --- Energy ---------------------------------------------------------------------------------------------
+
+LAYER = ["s5b0_1x1a", "--batch", "2"]
+
+
+def weighed(tmp_path, weights):
+    """A product file with these figures of energy."""
+    rows = [
+        f'{path} = {{ value = {value}, source = "a test", confidence = "paper" }}' for path, value in weights
+    ]
+    path = tmp_path / "weighed.toml"
+    path.write_text("\n".join(['base = "910B2"', 'product = "own"', 'variant = "own"', "[energy]", *rows]))
+    return path
+
+
+WEIGHTS = {
+    "mac_pj.float16": "0.7",
+    **{f"read_pj_per_byte.{level}": f"{at}.1" for at, level in enumerate(LEVELS, 1)},
+    **{f"write_pj_per_byte.{level}": f"{at}.3" for at, level in enumerate(LEVELS, 1)},
+    "vector_pj_per_cycle": "12.5",
+    "core_pj_per_cycle": "3",
+    "leakage_pj_per_cycle": "0.01",
+}
+
+
+def test_energy_is_the_sum_over_all_events(tmp_path, capsys):
+    product = weighed(tmp_path, WEIGHTS.items())
+    assert main(["study", "traffic", *LAYER, "--product", str(product), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    problem = ConvProblem(
+        **{each.name: each for each in load_workload("resnet50").layers}[LAYER[0]].problem_options(2)
+    )
+    result = estimate(problem, product=product, l2_start="step", output_mask=(True, True, False))
+    # By hand: bytes of the table, and cycles and multiply-adds of the estimate.
+    total = Fraction(0)
+    for row in found["bytes"]:
+        total += row["read_bytes"] * Fraction(WEIGHTS[f"read_pj_per_byte.{row['level']}"])
+        total += row["written_bytes"] * Fraction(WEIGHTS[f"write_pj_per_byte.{row['level']}"])
+    for kernel in result.kernels:
+        total += kernel.macs * Fraction("0.7") + kernel.cycles * (3 * kernel.cores_used + Fraction("0.01"))
+        for phase in kernel.times.phases:
+            for work in phase.cores:
+                total += len(work.cores) * work.busy.get("V", 0) * Fraction("12.5")
+    assert found["energy_pj"] == float(total)
+    assert found["lacking"] == []
+
+
+def test_what_the_product_lacks_is_named_and_not_counted(tmp_path, capsys):
+    assert main(["study", "traffic", *LAYER, "--json"]) == 0
+    bare = json.loads(capsys.readouterr().out)
+    assert bare["energy_pj"] is None
+    assert "energy.mac_pj.float16" in bare["lacking"]
+    product = weighed(tmp_path, [("mac_pj.float16", "2")])
+    assert main(["study", "traffic", *LAYER, "--product", str(product)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"uJ at least: {len(bare['lacking']) - 1} figures of [energy] are not known" in text
+
+
+# --- Why is it slow? --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def levers():
+    problem = ConvProblem((2, 64, 14, 14), (32, 64, 3, 3), 1, 1)
+    asked = partial(planned, problem)
+    return study_levers(LeverQuestion("a layer", "910B2"), asked, 1), problem
+
+
+def planned(problem, profile, plans):
+    return estimate(problem, product=profile, tiling=plans)
+
+
+def test_the_largest_levers_are_those_that_halving_by_hand_shows(levers):
+    answer, problem = levers
+    usual = estimate(problem, product="910B2")
+    assert answer.time_us == usual.time_us
+    by_hand = {}
+    for path, figure in load_profile("910B2").figures.items():
+        if isinstance(figure.value, bool | str | list) or not figure.value:
+            continue
+        half = figure.value // 2 if isinstance(figure.value, int) else figure.value / 2
+        try:
+            changed = load_profile("910B2", overrides={path: half})
+            by_hand[path] = estimate(problem, product=changed, tiling=usual.plans).time_us
+        except AscendSimError:
+            continue
+    largest = sorted(by_hand, key=lambda path: -abs(by_hand[path] - usual.time_us))[:3]
+    assert [lever.figure for lever in answer.levers[:3]] == largest
+    for lever in answer.levers:
+        if lever.stepped_us is not None and lever.stepped < lever.value:
+            assert lever.stepped_us == by_hand[lever.figure]
+
+
+def test_kernels_of_a_lever_and_parts_of_a_call_add_up(levers):
+    answer, _ = levers
+    for lever in answer.levers:
+        if lever.stepped_us is not None:
+            assert sum(lever.kernels_us.values()) == pytest.approx(lever.stepped_us - answer.time_us)
+    assert sum(bound.time_us for bound in answer.bounds) == pytest.approx(answer.time_us)
+    for bound in answer.bounds:
+        assert bound.behind_us is not None, bound.kernel
+        assert bound.behind_us <= bound.time_us
+        assert 0 < bound.busy <= 1
+
+
+def test_why_prints_ten_figures_and_writes_all(tmp_path, capsys):
+    table = tmp_path / "levers.csv"
+    assert main(["study", "why", *LAYER, "--mask", "weight", "--jobs", "1", "--table", str(table)]) == 0
+    text = capsys.readouterr().out
+    assert "What binds each kernel, and what lies behind" in text
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(steps_of(load_profile("910B2")))
+    shown = [row["figure"] for row in rows if f"\n{row['figure']} " in text]
+    assert shown == [row["figure"] for row in rows[:SHOWN]]
+    assert main(["study", "why", "s5", "--batch", "2"]) == 2
+    assert "name one of them" in capsys.readouterr().err

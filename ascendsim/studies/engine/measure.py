@@ -146,15 +146,8 @@ def _spent(kernel: KernelResult, profile: Profile) -> Spent:
 @default_arithmetic
 def measure(point: StudyPoint) -> PointAnswer:
     """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer."""
-    call = point.problem, point.dtype, point.cube_math_type
     try:
-        said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
-        said["deterministic"] = point.deterministic
-        if point.l2_start == NETWORK:
-            # A call in a network is timed to its end: a bound spares time and moves no answer.
-            result = estimate_behind(left_before(point), *call, **said)
-        else:
-            result = estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
+        result = estimate_point(point)
     except StoppedError:
         return PointAnswer(json.dumps({"slower_than": point.stop_above, "reason": STOPPED}))
     except AscendSimError as error:
@@ -166,3 +159,17 @@ def measure(point: StudyPoint) -> PointAnswer:
     spent = (_spent(kernel, point.profile) for kernel in result.kernels)
     values["parts"] = list(parts_us(spent).values())
     return PointAnswer(json.dumps(values, separators=(",", ":")))
+
+
+def estimate_point(point: StudyPoint) -> Estimate:
+    """Return the call of a point, timed.
+
+    Raises   AscendSimError where it cannot be timed; StoppedError where it is slower than its bound
+    """
+    call = point.problem, point.dtype, point.cube_math_type
+    said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
+    said["deterministic"] = point.deterministic
+    if point.l2_start == NETWORK:
+        # A call in a network is timed to its end: a bound spares time and moves no answer.
+        return estimate_behind(left_before(point), *call, **said)
+    return estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
