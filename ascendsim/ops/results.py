@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ascendsim.errors import ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
@@ -116,6 +116,45 @@ class KernelResult:
             "schedule": self.plan.nest if self.plan else "",
             "chosen_by": self.plan.chosen_by if self.plan else "",
         }
+
+
+class LevelBytes(NamedTuple):
+    """Bytes of one operand that a kernel reads and writes at one level, over all cores.
+
+    operand    name of the tensor; several with + between them where tiles are of several
+    footprint  bytes of the tensor; 0 where it is not one tensor
+    """
+
+    level: str
+    operand: str
+    read: int
+    written: int
+    footprint: int
+
+    @property
+    @default_arithmetic
+    def reads_per_byte(self) -> float | None:
+        """How often each byte of the operand is read at the level; None without a footprint."""
+        return self.read / self.footprint if self.footprint else None
+
+
+class KernelTraffic(NamedTuple):
+    """The bytes of one kernel by level and operand, and what its cube multiplies.
+
+    held  level -> (bytes that it takes there, bytes that there are): of a core's buffer the most that a core
+          reserves; of L2 all tensors
+    macs  format -> multiply-adds that the cube makes, repeated ones with them
+    """
+
+    kernel: str
+    moves: tuple[LevelBytes, ...]
+    held: Mapping[str, tuple[int, int]]
+    macs: Mapping[str, int]
+
+    def at(self, level: str) -> tuple[int, int]:
+        """Return the bytes that are read and written at a level."""
+        own = [move for move in self.moves if move.level == level]
+        return sum(move.read for move in own), sum(move.written for move in own)
 
 
 @dataclass(frozen=True, slots=True)

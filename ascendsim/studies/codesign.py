@@ -12,10 +12,12 @@ from typing import Any
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.profile.records import RESULTS
 from ascendsim.profile.schema import LEVELS
-from ascendsim.studies.energy import EnergyEvent, energy_events, energy_pj, lacking
+from ascendsim.studies.accounts import EnergyEvent, energy_pj, lacking
+from ascendsim.studies.energy import energy_events
 from ascendsim.studies.engine.measure import estimate_point, planned
 from ascendsim.studies.engine.point import NOTHING
 from ascendsim.studies.engine.run import Budget, Engine
@@ -30,7 +32,6 @@ from ascendsim.studies.hardware.records import (
     StudiedLayer,
 )
 from ascendsim.studies.sweep import studied
-from ascendsim.studies.traffic import kernel_traffic
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, point_of

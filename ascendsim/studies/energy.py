@@ -11,33 +11,16 @@ Cycles are those of the cube clock. No product that is shipped has any of these 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.program.places import bare
+from ascendsim.studies.accounts import EnergyEvent
 
 if TYPE_CHECKING:
-    from ascendsim.ops.results import KernelResult
+    from ascendsim.ops.results import KernelResult, KernelTraffic
     from ascendsim.profile import Profile
-    from ascendsim.studies.traffic import KernelTraffic
-
-
-class EnergyEvent(NamedTuple):
-    """One kind of event: the path of the figure that weighs it, how many there are, picojoules of each.
-
-    each_pj  as the product file writes it, exactly; None where the file does not say
-    """
-
-    figure: str
-    count: int
-    each_pj: Fraction | None
-
-    @property
-    def energy_pj(self) -> Fraction | None:
-        """Picojoules of all of them."""
-        return None if self.each_pj is None else self.count * self.each_pj
 
 
 @default_arithmetic
@@ -56,7 +39,10 @@ def _counts(traffic: KernelTraffic, result: KernelResult) -> Iterator[tuple[str,
             yield f"energy.{way}_pj_per_byte.{level}", size
     works = [work for phase in result.times.phases for work in phase.cores]
     busy = sum(
-        len(work.cores) * cycles for work in works for pipe, cycles in work.busy.items() if bare(pipe) == "V"
+        len(work.cores) * cycles
+        for work in works
+        for pipe, cycles in work.busy.items()
+        if pipe.rpartition(".")[2] == "V"
     )
     yield "energy.vector_pj_per_cycle", busy
     yield "energy.core_pj_per_cycle", result.cores_used * result.cycles
@@ -67,23 +53,3 @@ def _weight(path: str, profile: Profile) -> Fraction | None:
     figure = profile.figures.get(path)
     # Through text, since the float 0.1 is no tenth.
     return None if figure is None else Fraction(str(figure.value))
-
-
-def added(events: Iterable[EnergyEvent]) -> tuple[EnergyEvent, ...]:
-    """Return events with those of one figure added up."""
-    found: dict[str, EnergyEvent] = {}
-    for event in events:
-        before = found[event.figure].count if event.figure in found else 0
-        found[event.figure] = event._replace(count=before + event.count)
-    return tuple(found.values())
-
-
-def energy_pj(events: Iterable[EnergyEvent]) -> Fraction | None:
-    """Return the picojoules of all events that have a weight; None where none has one."""
-    known = [energy for event in events if (energy := event.energy_pj) is not None]
-    return sum(known, Fraction(0)) if known else None
-
-
-def lacking(events: Iterable[EnergyEvent]) -> tuple[str, ...]:
-    """Return the figures that the product file does not give, without which an energy is only a part."""
-    return tuple(dict.fromkeys(event.figure for event in events if event.each_pj is None))

@@ -8,22 +8,18 @@ over the step is the derivative of the time by the figure, without any model of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import log
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ascendsim.errors import AscendSimError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.results import Estimate, KernelResult
 from ascendsim.profile import Profile, load_profile
 from ascendsim.profile.schema import Kind, node_at
+from ascendsim.studies.accounts import SHOWN, KernelBound, Lever, LeverAnswer, LeverQuestion
 from ascendsim.studies.hardware.figures import sense
-from ascendsim.studies.records import LAYOUT_TYPES, StudyAnswer
+from ascendsim.studies.records import LAYOUT_TYPES
 from ascendsim.studies.sweep import Sweep, TimedCall, TimedPoint, studied, times
 
-# As many figures as a terminal shows, each of which is also made better.
-SHOWN = 10
 # So many times faster is a pipe that no longer binds.
 FASTER = 16
 # Figures of a pipe beside its paths; what bytes from and to GM cross belongs to all that move them.
@@ -35,112 +31,6 @@ _OF_PIPE = {
     "MTE3": ("links.l2_write.", "links.memory."),
     "FIX": ("fixpipe.", "links.l2_write.", "links.memory."),
 }
-
-
-class Lever(NamedTuple):
-    """The time of a call with one figure changed.
-
-    value, stepped   of the figure as the product has it, and as it was changed; better: as `better_us` has it
-    usual_us         microseconds of the call as it is
-    stepped_us       with the changed figure; None where plans or other figures do not allow it
-    kernels_us       by kernel what the change adds, where it adds or saves anything
-    better_us        with the figure moved the way that saves; None where nobody asked or it cannot be
-    """
-
-    figure: str
-    value: Any
-    stepped: Any
-    usual_us: float
-    stepped_us: float | None
-    kernels_us: Mapping[str, float]
-    better: Any = None
-    better_us: float | None = None
-
-    @property
-    @default_arithmetic
-    def share(self) -> float | None:
-        """The part of the time that the changed figure adds; below 0 where it saves."""
-        return None if self.stepped_us is None else self.stepped_us / self.usual_us - 1
-
-    @property
-    @default_arithmetic
-    def elasticity(self) -> float | None:
-        """Per cent of time for each per cent of the figure, over the step; None from or to 0."""
-        if self.stepped_us is None or not self.value or not self.stepped:
-            return None
-        return log(self.stepped_us / self.usual_us) / log(self.stepped / self.value)
-
-    @property
-    @default_arithmetic
-    def saves(self) -> float | None:
-        """The part of the time that the better figure saves."""
-        return None if self.better_us is None else 1 - self.better_us / self.usual_us
-
-
-class KernelBound(NamedTuple):
-    """What binds a kernel, and what would bind it next.
-
-    busy       part of the cycles in which the bound, its busiest pipe, works
-    behind     the bound once that pipe is 16 times as fast; `behind_us` the time then; None: it cannot be
-    """
-
-    kernel: str
-    layout: bool
-    time_us: float
-    launch_us: float
-    bound: str
-    busy: float
-    behind: str
-    behind_us: float | None
-
-    @property
-    @default_arithmetic
-    def saves(self) -> float | None:
-        """The part of the time that the faster pipe saves."""
-        return None if self.behind_us is None else 1 - self.behind_us / self.time_us
-
-
-@dataclass(frozen=True, slots=True)
-class LeverQuestion:
-    """One call on one product; `product` is a name or the path of a file."""
-
-    title: str
-    product: str | Path
-
-
-@dataclass(frozen=True, slots=True)
-class LeverAnswer(StudyAnswer):
-    """The levers of a call, the largest first, and the bounds of its kernels in their order.
-
-    still   figures that were changed and move nothing
-    refused figures with which the call cannot be timed under its plans
-    """
-
-    time_us: float
-    levers: tuple[Lever, ...]
-    bounds: tuple[KernelBound, ...]
-
-    @property
-    def still(self) -> tuple[str, ...]:
-        """Figures that change no kernel's time."""
-        return tuple(one.figure for one in self.levers if one.stepped_us is not None and not one.kernels_us)
-
-    @property
-    def refused(self) -> tuple[str, ...]:
-        """Figures whose change the plans or other figures do not allow."""
-        return tuple(one.figure for one in self.levers if one.stepped_us is None)
-
-    @property
-    @default_arithmetic
-    def launch_us(self) -> float:
-        """Microseconds of all launches."""
-        return sum(bound.launch_us for bound in self.bounds)
-
-    @property
-    @default_arithmetic
-    def layout_us(self) -> float:
-        """Microseconds of kernels that change layouts, without their launches."""
-        return sum(bound.time_us - bound.launch_us for bound in self.bounds if bound.layout)
 
 
 @default_arithmetic

@@ -153,7 +153,7 @@ def _timed(
         result = call(load_profile(product, overrides=dict(figures)), plans[product])
     except AscendSimError:
         return None
-    own = FrozenMap({kernel.name: kernel.time_us for kernel in result.kernels})
+    own: FrozenMap[str, float] = FrozenMap({kernel.name: kernel.time_us for kernel in result.kernels})
     return TimedPoint(result.time_us, result.cycles, own)
 
 

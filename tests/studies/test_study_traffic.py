@@ -38,9 +38,10 @@ from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import MatmulProblem
+from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile.schema import LEVELS
-from ascendsim.studies.levers import SHOWN, LeverQuestion, steps_of, study_levers
-from ascendsim.studies.traffic import kernel_traffic
+from ascendsim.studies.accounts import SHOWN, LeverQuestion
+from ascendsim.studies.levers import steps_of, study_levers
 from ascendsim.workloads import load_workload
 from tests.helpers.both_engines import random_call, random_matmul
 

@@ -9,9 +9,6 @@ from ascendsim.cli.request import positive
 from ascendsim.cli.studies.output import add_kind, add_layers, layers_of, one_of, products_of
 
 if TYPE_CHECKING:
-    from ascendsim.ops.results import Estimate
-    from ascendsim.profile import Profile
-    from ascendsim.studies.hardware.records import StudiedLayer
     from ascendsim.studies.table import Table
 
 _START = "step"
@@ -69,13 +66,14 @@ def traffic(arguments: Any) -> int:
     from ascendsim.cli.studies.output import output_of
     from ascendsim.progress import progress
     from ascendsim.report.studies.traffic import bytes_table, traffic_answered
-    from ascendsim.studies.traffic import TrafficQuestion, study_traffic
+    from ascendsim.studies.accounts import TrafficQuestion
+    from ascendsim.studies.traffic import estimate_layer, study_traffic
 
     _require_paths(arguments)
     title, layers = layers_of(arguments)
     question = TrafficQuestion(title, _product(arguments), layers)
     with progress(len(layers)) as advance:
-        answer = study_traffic(question, partial(_estimated, _options(arguments)), advance)
+        answer = study_traffic(question, partial(estimate_layer, _options(arguments)), advance)
     output_of(arguments).write([answer], traffic_answered)
     _write_table(arguments, bytes_table(answer))
     return 0
@@ -87,13 +85,15 @@ def why(arguments: Any) -> int:
     from ascendsim.profile import load_profile
     from ascendsim.progress import progress
     from ascendsim.report.studies.traffic import levers_table, why_answered
-    from ascendsim.studies.levers import SHOWN, LeverQuestion, steps_of, study_levers
+    from ascendsim.studies.accounts import SHOWN, LeverQuestion
+    from ascendsim.studies.levers import steps_of, study_levers
+    from ascendsim.studies.traffic import estimate_layer
 
     _require_paths(arguments)
     title, layers = layers_of(arguments)
     layer = one_of("layers", "the figures of one call are changed", layers)
     question = LeverQuestion(title, _product(arguments))
-    call = partial(_planned, _options(arguments), layer)
+    call = partial(estimate_layer, _options(arguments), layer)
     # Those that move most are changed the other way, too.
     with progress(len(steps_of(load_profile(question.product))) + SHOWN) as advance:
         answer = study_levers(question, call, arguments.jobs, advance)
@@ -114,16 +114,6 @@ def _options(arguments: Any) -> dict[str, Any]:
         "dtype": arguments.dtype,
         "cube_math_type": arguments.cube_math_type,
     }
-
-
-def _estimated(options: dict[str, Any], layer: StudiedLayer, profile: Profile, plans: Any = None) -> Estimate:
-    from ascendsim.ops.convolution_backward import estimate
-
-    return estimate(layer.problem, output_mask=layer.gradients, product=profile, tiling=plans, **options)
-
-
-def _planned(options: dict[str, Any], layer: StudiedLayer, profile: Profile, plans: Any) -> Estimate:
-    return _estimated(options, layer, profile, plans)
 
 
 def _require_paths(arguments: Any) -> None:

@@ -10,10 +10,8 @@ from ascendsim.profile.schema import LEVELS
 from ascendsim.report.page.records import Page, Picture, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered
 from ascendsim.report.tables import size, value
-from ascendsim.studies.energy import energy_pj, lacking
-from ascendsim.studies.levers import SHOWN, Lever, LeverAnswer
+from ascendsim.studies.accounts import SHOWN, Lever, LeverAnswer, TrafficAnswer, energy_pj, lacking
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, saving, share, us, words
-from ascendsim.studies.traffic import TrafficAnswer
 
 BYTES = (
     *(words("layer"), numbers("count", show=str), words("kernel"), words("level"), words("operand")),

@@ -14,12 +14,12 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
+from ascendsim.ops.traffic import bytes_by_pipe
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.measure import planned
 from ascendsim.studies.engine.point import StudyPoint, changes_text
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.sweep import hashable, moved_together, studied, variables
-from ascendsim.studies.traffic import bytes_by_pipe
 from ascendsim.studies.tuning.records import (
     Beside,
     BufferUse,
