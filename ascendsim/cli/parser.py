@@ -256,6 +256,7 @@ def add_study(choices: Any) -> dict[str, Any]:
     from ascendsim.cli.studies.hardware import add_codesign, add_hardware
     from ascendsim.cli.studies.precision import add_precision
     from ascendsim.cli.studies.tiling import add_tiling
+    from ascendsim.cli.studies.traffic import add_traffic, add_why
 
     study = choices.add_parser(
         "study",
@@ -271,4 +272,6 @@ def add_study(choices: Any) -> dict[str, Any]:
         "study precision": add_precision(kinds),
         "study tiling": add_tiling(kinds),
         "study codesign": add_codesign(kinds),
+        "study traffic": add_traffic(kinds),
+        "study why": add_why(kinds),
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.numerics.dtypes import ELEMENTS, FLOAT32_BYTES, find, itemsize_of
 from ascendsim.program.instruction import WIDTH, Command, Cost, Told
 from ascendsim.program.places import Slot
 
@@ -395,6 +395,14 @@ class Mmad(_Mmad, Command):
     def writes(self) -> tuple[Slot, ...]:
         """The accumulator."""
         return (self.dst,)
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """Both operands and the accumulator, each once: the order inside a product is the cube's own."""
+        size = itemsize_of(self.compute_dtype)
+        c = FLOAT32_BYTES * self.m * self.n
+        operands = self.m * self.k * size, self.k * self.n * size
+        return (*operands, c) if self.first else (*operands, c, c)
 
     @property
     def shape(self) -> Hashable:

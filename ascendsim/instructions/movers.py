@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 import numpy as np
 
 from ascendsim.instructions.cube import TileRead, Window
-from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.numerics.dtypes import ELEMENTS, FLOAT32_BYTES, find, itemsize_of
 from ascendsim.program.instruction import WIDTH, Command, Cost, SlotToSlot, Told, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 
@@ -72,6 +72,11 @@ class CopyGmToL1(_CopyGmToL1, ToSlot):
     def of(cls, dst: Slot, src: Gm) -> Self:
         """Return the copy of a slice as it is: its bytes, its shape and its runs of bytes in GM follow."""
         return cls(dst, src, src.size_bytes, src.shape, rows=src.runs)
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The bytes that it asks for, without the rest of their sectors."""
+        return (self.bytes,)
 
     @property
     def shape(self) -> Hashable:
@@ -146,6 +151,11 @@ class FillL1(_FillL1, ToSlot):
     pipe = "MTE2"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The zeros."""
+        return (self.bytes,)
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.bytes
@@ -198,6 +208,11 @@ class LoadL0A(_Load, SlotToSlot):
     buffer = "L0A"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The matrix, out of L1 and into L0: without what fills up its last fractals."""
+        return (prod(self.tile_read.matrix_shape()) * self.tile_read.itemsize,) * 2
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.tile_read.shape, self.written
@@ -242,7 +257,7 @@ class LoadL0B(LoadL0A):
     buffer = "L0B"
 
 
-FLOAT32_BYTES = 4
+FRACTAL_COLUMNS = 16
 
 
 def in_channel_groups(tile: NDArray[np.float32], c0: int) -> NDArray[np.float32]:
@@ -294,6 +309,12 @@ class Fixpipe(_Fixpipe, Command):
     def reads(self) -> tuple[Slot, ...]:
         """The accumulator, or what has been read out of it."""
         return (self.src,)
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The accumulator in float32, unless a `ReadOut` has taken it before."""
+        elements = self.bytes // self.dst.tensor.itemsize
+        return (0 if self.read_out else FLOAT32_BYTES * elements,)
 
     @property
     def shape(self) -> Hashable:
@@ -353,6 +374,11 @@ class ReadOut(_ReadOut, SlotToSlot):
     trails = True
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The tile in float32; what takes it up is no buffer."""
+        return FLOAT32_BYTES * self.elements, 0
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.elements
@@ -404,6 +430,11 @@ class CopyL0cToUb(_CopyL0cToUb, SlotToSlot):
 
     __slots__ = ()
     where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "L0C"}
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The columns in float32, and converted."""
+        return FLOAT32_BYTES * self.elements, self.elements * itemsize_of(self.dtype)
 
     @property
     def shape(self) -> Hashable:

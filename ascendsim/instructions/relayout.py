@@ -146,6 +146,11 @@ class TurnTile(_TurnTile, SlotToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The tile as the repeats take it, filled up, and turned."""
+        return (prod(self.turn.padded) * self.itemsize,) * 2
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return prod(self.turn.padded) * self.itemsize, self.blocks, self.loose
@@ -176,6 +181,11 @@ class PieceToL1(SlotToSlot):
     __slots__ = ()
     pipe = "MTE3"
     bytes: int
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The piece, out of UB and into L1."""
+        return (self.bytes,) * 2
 
     @property
     def shape(self) -> Hashable:
@@ -243,6 +253,11 @@ class Rearrange(_Rearrange, SlotToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The tile, before and after."""
+        return (self.bytes,) * 2
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.bytes
@@ -288,6 +303,12 @@ class SpreadPixels(_SpreadPixels, SlotOntoSlot):
     __slots__ = ()
     where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """Its pixels, read and written; the zeros between them are not touched."""
+        size = self.channels * self.rows * self.cols * self.pixel_bytes
+        return 0, size, size
 
     @property
     def shape(self) -> Hashable:

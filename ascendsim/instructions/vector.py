@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.numerics.dtypes import ELEMENTS, FLOAT32_BYTES, find, itemsize_of
 from ascendsim.program.instruction import (
-    WIDEST,
     WIDTH,
     Command,
     Cost,
@@ -59,6 +58,11 @@ class CopyGmToUb(_CopyGmToUb, ToSlot):
     __slots__ = ()
     where: ClassVar[Mapping[str, str]] = {"dst": "UB"}
     pipe = "MTE2"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The bytes that it asks for, without the rest of their sectors."""
+        return (self.bytes,)
 
     @property
     def shape(self) -> Hashable:
@@ -121,6 +125,11 @@ class CopyUbToGm(_CopyUbToGm, Command):
         return (self.src,)
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The bytes that leave."""
+        return (self.bytes,)
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.dst.tensor.name, self.bytes, self.atomic, self.padded_rows
@@ -176,6 +185,11 @@ class Fill(_Fill, ToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The values."""
+        return (self.bytes,)
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.bytes
@@ -199,13 +213,13 @@ class _Cast(NamedTuple):
     src: Slot
     dtype: str
     elements: int
-    widest_bytes: int
+    source_bytes: int
 
 
 class Cast(_Cast, SlotToSlot):
     """Convert a tile in UB to another format.
 
-    `widest_bytes` are those of one element on the wider side: 4 from float32 to float16.
+    `source_bytes` are those of one element before: 4 from float32 to float16.
 
     Pipe     V
     Cost     head + one cast repeat for each 256 bytes of the wider side
@@ -217,15 +231,22 @@ class Cast(_Cast, SlotToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The elements in both formats."""
+        return self.elements * self.source_bytes, self.elements * itemsize_of(self.dtype)
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
-        return self.elements, self.widest_bytes
+        return self.elements, self.source_bytes, self.dtype
 
     @property
     def told(self) -> tuple[Told, ...]:
-        """Both tiles have its elements, and the wider one's elements so many bytes."""
+        """Both tiles have its elements, and those of the source so many bytes."""
         both = self.src, self.dst
-        return Told("elements", self.elements, both), Told("widest_bytes", self.widest_bytes, both, WIDEST)
+        return Told("elements", self.elements, both), Told(
+            "source_bytes", self.source_bytes, (self.src,), WIDTH
+        )
 
     def width(self, given: int, shape: tuple[int, ...]) -> int:
         """Return the bytes of an element of its format."""
@@ -240,7 +261,8 @@ class Cast(_Cast, SlotToSlot):
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
         # A repeat covers 256 bytes of the wider side; the narrower one fills a part of its lanes.
-        repeats = ceil(self.elements * self.widest_bytes / profile.vector.bytes_per_cycle)
+        widest = max(self.source_bytes, itemsize_of(self.dtype))
+        repeats = ceil(self.elements * widest / profile.vector.bytes_per_cycle)
         return vector_cost(profile, "cast", repeats)
 
 
@@ -260,6 +282,11 @@ class Add(_Add, SlotOntoSlot):
     __slots__ = ()
     where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """Both addends and the sum."""
+        return (FLOAT32_BYTES * self.elements,) * 3
 
     @property
     def shape(self) -> Hashable:
@@ -304,6 +331,12 @@ class AddLanes(_AddLanes, SlotOntoSlot):
     __slots__ = ()
     where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The lanes, the elements, and the lanes again."""
+        lanes = self.rows * FLOAT32_LANES * FLOAT32_BYTES
+        return lanes, self.rows * self.length * self.itemsize, lanes
 
     @property
     def shape(self) -> Hashable:
@@ -370,6 +403,11 @@ class SumLanes(_SumLanes, SlotToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The lanes and the sums."""
+        return self.rows * FLOAT32_LANES * FLOAT32_BYTES, self.rows * FLOAT32_BYTES
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.rows
@@ -393,6 +431,7 @@ class _AddRows(NamedTuple):
     src: Slot
     rows: int
     length: int
+    itemsize: int = 4
 
 
 class AddRows(_AddRows, SlotOntoSlot):
@@ -407,6 +446,12 @@ class AddRows(_AddRows, SlotOntoSlot):
     __slots__ = ()
     where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The sums, the elements, and the sums again."""
+        sums = self.length * FLOAT32_BYTES
+        return sums, self.rows * self.length * self.itemsize, sums
 
     @property
     def shape(self) -> Hashable:
@@ -453,6 +498,11 @@ class SumPixels(_SumPixels, SlotToSlot):
     __slots__ = ()
     where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
     pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The pixels and the sums."""
+        return self.rows * self.pixels * FLOAT32_BYTES, self.rows * FLOAT32_BYTES
 
     @property
     def shape(self) -> Hashable:

@@ -21,6 +21,7 @@ import numpy as np
 
 from ascendsim.instructions.vector import FLOAT32_LANES, on_the_cube_clock
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.numerics.dtypes import FLOAT32_BYTES
 from ascendsim.program.instruction import Command, Cost, SlotToSlot, Told
 from ascendsim.program.places import Slot
 
@@ -104,6 +105,13 @@ class ToPoints(_ToPoints, SlotToSlot):
     pipe = "V"
 
     @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The pixels and the points, in float32."""
+        groups, *_, c0 = self.tile_shape
+        points = groups * POINTS * POINTS * self.tiles[0] * self.tiles[1] * c0
+        return FLOAT32_BYTES * prod(self.tile_shape), FLOAT32_BYTES * points
+
+    @property
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.small, self.tile_shape[0], self.tile_shape[3], self.tiles, self._cleared
@@ -185,6 +193,12 @@ class ToTaps(_ToTaps, Command):
     def writes(self) -> tuple[Slot, ...]:
         """The taps."""
         return (self.dst,)
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The sums at all points and the taps, in float32."""
+        size = FLOAT32_BYTES * self.rows * self.columns
+        return (*[size] * len(self.sums), TAPS * TAPS * size)
 
     @property
     def shape(self) -> Hashable:

@@ -119,6 +119,14 @@ _SYNONYMS = {
 }
 
 
+FLOAT32_BYTES = 4
+
+
+def itemsize_of(name: str) -> int:
+    """Return the bytes of an element of a format, or of an operand of the cube ("hf32": a float32)."""
+    return next((one.itemsize for one in ELEMENTS if one.name == name), FLOAT32_BYTES)
+
+
 def dtype(name: "str | DType | np.dtype[Any] | type") -> DType:
     """Return the format with that name.
 

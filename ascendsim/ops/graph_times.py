@@ -115,7 +115,12 @@ def _remembered_phase(asked: _PhaseTimesKey) -> PhaseAlone:
 
 
 def summarise(
-    kernel: Kernel, profile: Profile, times: KernelTimes, timed: Retimed, engine: str
+    kernel: Kernel,
+    profile: Profile,
+    times: KernelTimes,
+    timed: Retimed,
+    engine: str,
+    l2_start: Start = "warm",
 ) -> KernelResult:
     """Return the cycles, microseconds and shares of one kernel."""
     # Read off the times: `Kernel.blocks` and `Kernel.cores_used` would have the work of the cores planned.
@@ -136,6 +141,7 @@ def summarise(
         times=times,
         timed=timed,
         engine=engine,
+        l2_start=l2_start,
     )
 
 
@@ -215,7 +221,8 @@ class GraphTimes:
             from ascendsim.timing.timeline import times_of
 
             timed = Retimed(make)
-            return summarise(kernel, self._profile, times_of(timed.timeline), timed, self._engine)
+            times = times_of(timed.timeline)
+            return summarise(kernel, self._profile, times, timed, self._engine, self._start)
         # Two gradients change the layout of grad_output alike, each for itself.
         for start, before in zip(self._starts, self.results, strict=True):
             if before.kernel.phases is kernel.phases and start == self._start:
@@ -224,7 +231,7 @@ class GraphTimes:
         else:
             start, left = self._start, self._left
             times = known_times(kernel, self._profile, folded=self._folded, l2_start=start, stop_above=left)
-        return summarise(kernel, self._profile, times, Retimed(make), "compiled")
+        return summarise(kernel, self._profile, times, Retimed(make), "compiled", self._start)
 
 
 class Layouts:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ascendsim.errors import ConfigError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
 from ascendsim.program.instruction import PIPES
 from ascendsim.program.kernel import Kernel
+from ascendsim.timing.l2.account import Start
 from ascendsim.timing.times import KernelTimes
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class KernelResult:
     engine            which of the two engines found the cycles: "compiled" or "simpy"
     kernel, timeline  the program and its spans, for traces and plots
     timed             gives the timeline, which is worked out when it is asked for
+    l2_start          what it found in L2
     plan              of a product of the cube: its schedule and tiling; None: a vector kernel
     """
 
@@ -89,6 +91,7 @@ class KernelResult:
     # Not in the repr: its programs are megabytes of text.
     kernel: Kernel = field(compare=False, repr=False)
     timed: Retimed = field(compare=False, repr=False)
+    l2_start: Start = field(default="warm", compare=False, repr=False)
 
     @property
     def timeline(self) -> Timeline:
@@ -115,6 +118,45 @@ class KernelResult:
             "schedule": self.plan.nest if self.plan else "",
             "chosen_by": self.plan.chosen_by if self.plan else "",
         }
+
+
+class LevelBytes(NamedTuple):
+    """Bytes of one operand that a kernel reads and writes at one level, over all cores.
+
+    operand    name of the tensor; several with + between them where tiles are of several
+    footprint  bytes of the tensor; 0 where it is not one tensor
+    """
+
+    level: str
+    operand: str
+    read: int
+    written: int
+    footprint: int
+
+    @property
+    @default_arithmetic
+    def reads_per_byte(self) -> float | None:
+        """How often each byte of the operand is read at the level; None without a footprint."""
+        return self.read / self.footprint if self.footprint else None
+
+
+class KernelTraffic(NamedTuple):
+    """The bytes of one kernel by level and operand, and what its cube multiplies.
+
+    held  level -> (bytes that it takes there, bytes that there are): of a core's buffer the most that a core
+          reserves; of L2 all tensors
+    macs  format -> multiply-adds that the cube makes, repeated ones with them
+    """
+
+    kernel: str
+    moves: tuple[LevelBytes, ...]
+    held: Mapping[str, tuple[int, int]]
+    macs: Mapping[str, int]
+
+    def at(self, level: str) -> tuple[int, int]:
+        """Return the bytes that are read and written at a level."""
+        own = [move for move in self.moves if move.level == level]
+        return sum(move.read for move in own), sum(move.written for move in own)
 
 
 @dataclass(frozen=True, slots=True)

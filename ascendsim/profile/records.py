@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from math import ceil, inf, isfinite
+from math import ceil, inf, isfinite, nan
 from typing import Any, NamedTuple
 
 from ascendsim.errors import ConfigError, UnsupportedError
@@ -33,7 +33,7 @@ from ascendsim.profile.memory import (
     Vector,
     plain,
 )
-from ascendsim.profile.schema import is_figure, leaves
+from ascendsim.profile.schema import LEVELS, is_figure, leaves
 
 
 class Generation(NamedTuple):
@@ -298,8 +298,16 @@ OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
+    # Of floats: whole numbers of millions of digits would never come to an end.
+    ast.Pow: lambda base, power: float(base) ** float(power),
 }
-FORM = 'figures by their paths, numbers, + - * / and ( ), such as "cores.cube * 2 + l2.capacity_bytes / 1e6"'
+FUNCTIONS: dict[str, Callable[..., Any]] = {"sqrt": lambda value: float(value) ** 0.5, "min": min, "max": max}
+# What a formula may ask of timed calls.
+RESULTS = ("result.time_us", "result.energy_uj", *(f"result.bytes.{level}" for level in LEVELS))
+FORM = (
+    "figures by their paths, results (result.time_us, result.energy_uj, result.bytes.L2), numbers, + - * / "
+    '^ sqrt min max and ( ), such as "cores.cube * 2 + sqrt(l2.capacity_bytes / 1e6)"'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,15 +323,25 @@ class CostFormula:
         """Refuse what cannot be read."""
         self._tree()
 
+    @property
+    def results(self) -> frozenset[str]:
+        """The results that it asks for, which are there once calls have been timed."""
+        found = (ast.unparse(node) for node in ast.walk(self._tree()) if isinstance(node, ast.Attribute))
+        return frozenset(found) & frozenset(RESULTS)
+
     @default_floats
-    def of(self, profile: Profile) -> float:
+    def of(self, profile: Profile, results: Mapping[str, float] | None = None) -> float:
         """Return the cost of a product.
 
+        results  by the names of `RESULTS`; without them a formula that asks for one is tried with 1
         Raises   ConfigError for a path that is no figure or no number, a division by 0, and a cost that is
                  no finite number
         """
         try:
-            cost = float(self._value(self._tree(), profile))
+            value = self._value(
+                self._tree(), profile, dict.fromkeys(RESULTS, 1.0) if results is None else results
+            )
+            cost = nan if isinstance(value, complex) else float(value)
         except ZeroDivisionError:
             raise ConfigError(f"cost {self.text!r}: divides by 0 on {profile.variant}") from None
         except OverflowError:
@@ -335,22 +353,29 @@ class CostFormula:
         return cost
 
     def _tree(self) -> ast.expr:
+        if "**" in self.text:
+            raise ConfigError(f"cost {self.text!r}: '**' is not allowed; expected {FORM}")
         try:
-            return ast.parse(self.text.strip(), mode="eval").body
+            return ast.parse(self.text.strip().replace("^", "**"), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ConfigError(f"cost {self.text!r}: expected {FORM}") from None
 
-    def _value(self, node: ast.expr, profile: Profile) -> Any:
+    def _value(self, node: ast.expr, profile: Profile, results: Mapping[str, float]) -> Any:
         # By hand and not by eval: a formula may come in a file of somebody else's.
         if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS:
-            sides = self._value(node.left, profile), self._value(node.right, profile)
+            sides = self._value(node.left, profile, results), self._value(node.right, profile, results)
             return OPERATIONS[type(node.op)](*sides)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._value(node.operand, profile)
+            return -self._value(node.operand, profile, results)
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
             return node.value
         if isinstance(node, ast.Attribute | ast.Name):
-            return self._figure(ast.unparse(node), profile)
+            path = ast.unparse(node)
+            return results[path] if path in results else self._figure(path, profile)
+        if isinstance(node, ast.Call) and not node.keywords and isinstance(node.func, ast.Name):
+            values = [self._value(each, profile, results) for each in node.args]
+            if node.func.id in FUNCTIONS and len(values) == 1 + (node.func.id != "sqrt"):
+                return FUNCTIONS[node.func.id](*values)
         raise ConfigError(f"cost {self.text!r}: {ast.unparse(node)!r} is not allowed; expected {FORM}")
 
     def _figure(self, path: str, profile: Profile) -> float:

@@ -130,6 +130,9 @@ TRUTH = truth()
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8")
 FORMATS = listed(", ".join(NARROW), word(*NARROW))
 TIES = word("RNE", "RNA", "RZ")
+# Energy of an event; levels of the memory, from memory to the cube.
+PICOJOULES = number(0, 10**9)
+LEVELS = ("memory", "L2", "L1", "L0A", "L0B", "L0C", "UB")
 # What one command of load3d makes: a whole matrix, or a line of its fractals.
 COVERS = ("matrix", "line")
 
@@ -237,6 +240,17 @@ TREE: dict[str, Any] = {
     # A unified core has the queues of "cube" alone.
     "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), SIZE)),
     "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
+    # Nothing that moves cycles: read by `studies/energy.py` alone.
+    "energy": Maybe(
+        {
+            "mac_pj": Maybe(Each(CUBE_DTYPES, (), PICOJOULES)),
+            "read_pj_per_byte": Maybe(Each(LEVELS, (), PICOJOULES)),
+            "write_pj_per_byte": Maybe(Each(LEVELS, (), PICOJOULES)),
+            "vector_pj_per_cycle": Maybe(PICOJOULES),
+            "core_pj_per_cycle": Maybe(PICOJOULES),
+            "leakage_pj_per_cycle": Maybe(PICOJOULES),
+        }
+    ),
     "accumulation": Each(CUBE_DTYPES, ("float16",), word()),
     "deterministic_default": TRUTH,
     "generation": {

@@ -16,7 +16,7 @@ def ranged_figures(profile: Profile) -> dict[str, Figure]:
     return {
         path: figure
         for path, figure in profile.figures.items()
-        if figure.range is not None and not isinstance(figure.value, str)
+        if figure.range is not None and not isinstance(figure.value, str) and not path.startswith("energy.")
     }
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.program.instruction import WIDEST, WIDTH, Command, Instruction, Told
+from ascendsim.program.instruction import WIDTH, Command, Instruction, Told
 from ascendsim.program.kernel import named, require_cores
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
 from ascendsim.program.races import race, unordered
@@ -329,9 +329,7 @@ class CheckedMemory(CoreMemory):
         found = {}
         for slot in slots:
             width, size = self._widths.get(slot.index, 4), self._tiles[slot.index].size
-            found[slot] = {"elements": size, WIDTH: width, WIDEST: width}.get(unit, size * width)
-        if unit == WIDEST:
-            found = {slots[0]: max(found.values())}
+            found[slot] = {"elements": size, WIDTH: width}.get(unit, size * width)
         for slot, true in found.items():
             if said != true and not (unit == "bytes at least" and said > true):
                 raise self._wrong(f"says {field} = {said}; {slot!r} has {true} {unit}", f"say {true}")

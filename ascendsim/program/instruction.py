@@ -130,14 +130,13 @@ class Instruction(Protocol):
         ...
 
 
-WIDTH, WIDEST = "bytes of an element", "bytes of the widest element"
+WIDTH = "bytes of an element"
 
 
 class Told(NamedTuple):
     """What an instruction says of the tiles in some slots, in a field of its own.
 
-    unit   "elements", "bytes" or WIDTH of each tile; WIDEST of all of them; "bytes at least": of a tile that
-           may be filled up
+    unit   "elements", "bytes" or WIDTH of each tile; "bytes at least": of a tile that may be filled up
     """
 
     field: str
@@ -182,6 +181,11 @@ class Command:
     def writes(self) -> tuple[Slot, ...]:
         """No slot."""
         return ()
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """Bytes of each slot that it reads, then of each that it writes: whole slots, unless a class says."""
+        return tuple([slot.size_bytes for slot in (*self.reads, *self.writes)])
 
     @property
     def gm(self) -> Gm | None:

@@ -7,6 +7,7 @@ program, phase after phase.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +141,10 @@ class Program:
         """Return the indices of the instructions that one trails; mostly there are none."""
         return tuple([index - back for back in self.trail_back.get(index, ())])
 
+    def counted(self) -> list[tuple[Instruction, int]]:
+        """Return instructions, each with how often one comes that moves as many bytes."""
+        return [(made, 1) for made in self.instructions]
+
     def digest(self, known: dict[Hashable, int]) -> Hashable:
         """Return a digest of all that decides the cost; programs with equal digests have equal costs.
 
@@ -248,6 +253,16 @@ class NestProgram(Program):
     def pipes_possible(self) -> set[str]:
         """The names of all pipes on which its nest emits anything."""
         return {pipe_on(form.core, form.instruction.pipe) for form in self.nest.forms}
+
+    def counted(self) -> list[tuple[Instruction, int]]:
+        """Return an instruction of each emitter and form, as the nest has them, and how often it comes."""
+        counts: Counter[int] = Counter()
+        some: dict[int, list[int]] = {}
+        for rows in self.walked(w.PLACED):
+            kinds, first, count = np.unique(rows[:, 0], return_index=True, return_counts=True)
+            counts.update(dict(zip(kinds.tolist(), count.tolist(), strict=True)))
+            some = {**dict(zip(kinds.tolist(), rows[first].tolist(), strict=True)), **some}
+        return [(self._made(*some[kind])[0], counts[kind]) for kind in sorted(some)]
 
     def digest(self, known: dict[Hashable, int]) -> Hashable:
         """Return a digest of all that decides the cost, read off the rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -11,12 +12,18 @@ from typing import Any
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile import Change, Profile, contradiction, load_profile
+from ascendsim.profile.records import RESULTS
+from ascendsim.profile.schema import LEVELS
+from ascendsim.studies.accounts import EnergyEvent, energy_pj, lacking
+from ascendsim.studies.energy import energy_events
+from ascendsim.studies.engine.measure import estimate_point, planned
 from ascendsim.studies.engine.point import NOTHING
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.hardware.doubt import Saving, doubt_of
 from ascendsim.studies.hardware.gains import Asking
-from ascendsim.studies.hardware.plans import GRADIENTS, Family, Plans
+from ascendsim.studies.hardware.plans import GRADIENTS, Best, Family, Plans
 from ascendsim.studies.hardware.records import (
     OVER_BUDGET,
     Design,
@@ -87,8 +94,60 @@ def _best_of_all(
         if question.doubt and number in whole and share > question.margin:
             saving = Saving(family, best, counts, number, fastest, {}, asking)
             behind = doubt_of(saving, share, question.margin)
-        designs[timed[number]] = replace(designs[timed[number]], tuned_us=tuned_us, behind=behind)
+        design = replace(designs[timed[number]], tuned_us=tuned_us, behind=behind)
+        designs[timed[number]] = _costed(question, design, number, family, best)
     return tuple(designs)
+
+
+def _costed(
+    question: DesignQuestion,
+    design: Design,
+    number: int,
+    family: Family,
+    best: Mapping[tuple[int, Place], Best],
+) -> Design:
+    """Return a timed design with its cost where that hangs on results."""
+    if not question.cost.results:
+        return design
+    results = _results(question, design.tuned_us, number, family, best)
+    cost = question.cost.of(load_profile(question.product, overrides=dict(design.figures)), results)
+    over = question.budget is not None and cost > question.budget
+    return replace(design, cost=cost, reason=OVER_BUDGET if over else "")
+
+
+def _results(
+    question: DesignQuestion,
+    tuned_us: float,
+    number: int,
+    family: Family,
+    best: Mapping[tuple[int, Place], Best],
+) -> dict[str, float]:
+    """Return what a formula asks of a design: its time, and bytes and energy without changes of layout.
+
+    Raises   ConfigError where the product lacks a figure of the energy
+    """
+    sizes, events = Counter[str](), list[EnergyEvent]()
+    for place in _places(question) if question.cost.results != {"result.time_us"} else ():
+        way = best[number, place].way
+        # The call whose time counts: that of the slowest start.
+        calls = list(zip(family.points(way, place), best[number, place].answers, strict=True))
+        point, _ = max(calls, key=lambda call: family.us(call[1]))
+        for kernel in planned(estimate_point(point)):
+            traffic = kernel_traffic(kernel, point.profile)
+            sizes.update(
+                {f"result.bytes.{level}": place[0].count * sum(traffic.at(level)) for level in LEVELS}
+            )
+            own = energy_events(traffic, kernel, point.profile)
+            events += [event._replace(count=place[0].count * event.count) for event in own]
+    results: dict[str, float] = {**dict.fromkeys(RESULTS, 0.0), **sizes, "result.time_us": tuned_us}
+    if "result.energy_uj" in question.cost.results:
+        if lacks := lacking(events):
+            raise ConfigError(
+                f"cost {question.cost.text!r}: the energy is not known, as {question.product} lacks "
+                f"{', '.join(lacks)}; give these figures in a product file"
+            )
+        results["result.energy_uj"] = float((energy_pj(events) or 0) / 1_000_000)
+    return results
 
 
 def _places(question: DesignQuestion) -> list[Place]:
@@ -139,13 +198,15 @@ def _design(
     if impossible:
         return Design(name, values, None, reason=impossible), {}
     try:
-        cost = question.cost.of(load_profile(question.product, overrides=dict(values)))
+        cost: float | None = question.cost.of(load_profile(question.product, overrides=dict(values)))
     except ConfigError as error:
         # The unchanged product comes first, so that a formula of an unknown figure is refused at once.
         if not values:
             raise
         return Design(name, values, None, reason=str(error)), {}
-    if question.budget is not None and cost > question.budget:
+    if question.cost.results:
+        cost = None  # known once it has been timed
+    elif question.budget is not None and cost is not None and cost > question.budget:
         return Design(name, values, cost, reason=OVER_BUDGET), {}
     usual_us, plans, without = 0.0, dict[Place, list[Plans]](), dict[str, str]()
     for layer, gradient in _places(question):

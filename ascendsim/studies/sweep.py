@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ascendsim.errors import AscendSimError
+from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import decode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
@@ -32,10 +33,11 @@ Plans = Mapping[str, "Plan"]  # by gradient
 
 
 class TimedPoint(NamedTuple):
-    """The time of a call with other figures."""
+    """The time of a call with other figures, and that of each of its kernels by name."""
 
     time_us: float
     cycles: int
+    kernels_us: Mapping[str, float] = FrozenMap()
 
 
 # A call as a study repeats it: (product, plans of its gradients, or None to choose them) -> its cycles.
@@ -151,7 +153,8 @@ def _timed(
         result = call(load_profile(product, overrides=dict(figures)), plans[product])
     except AscendSimError:
         return None
-    return TimedPoint(result.time_us, result.cycles)
+    own: FrozenMap[str, float] = FrozenMap({kernel.name: kernel.time_us for kernel in result.kernels})
+    return TimedPoint(result.time_us, result.cycles, own)
 
 
 def end_moves(moved: Sequence[Variable]) -> dict[tuple[str, int], dict[str, Any]]:

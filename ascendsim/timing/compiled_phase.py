@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from ascendsim.errors import ProgramError, StoppedError
 from ascendsim.program.instruction import PIPES
-from ascendsim.program.kernel import Kernel, Team, teams_of
+from ascendsim.program.kernel import Kernel, Phase, Team, teams_of
 from ascendsim.program.places import VECTOR_CORES, pipe_on, seen_from
 from ascendsim.program.program import Program
 from ascendsim.timing import compiled_flows as f
@@ -27,7 +28,7 @@ from ascendsim.timing.compiled_forms import (
     transfer_tables,
 )
 from ascendsim.timing.compiled_held import BACK
-from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, only_hits
+from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, met_by, only_hits
 from ascendsim.timing.l2.phase import L2Outcome, L2State, Lane, PhaseLanes
 from ascendsim.timing.links import fixed_rate
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, TimedPhase, stopped_words
@@ -348,12 +349,8 @@ def _run(
 
     others = [phase for number, phase in enumerate(kernel.phases) if number not in alone]
     phases = [teams_of(phase, folded, checked) for phase in others]
-    hits = only_hits(kernel, profile, l2_start)
     own = [PhaseRows(book, [team.programs[0] for team in teams]) for teams in phases]
-    moving = [
-        rows.transfers(_asked(rows, profile) if hits else None, apart=phase.apart)
-        for phase, rows in zip(others, own, strict=True)
-    ]
+    moving = _moving(others, own, profile, hits=only_hits(kernel, profile, l2_start))
     lanes = [_lanes(teams, each, book) for teams, each in zip(phases, moving, strict=True)]
     account = account_of_lanes(lanes, kernel, profile, l2_start)
     now = profile.scalar.start_cycles
@@ -385,6 +382,36 @@ def _run(
     for known in alone.values():
         moved.update(known.bytes)
     return timed, dict(moved), account.left
+
+
+def memory_reads(kernel: Kernel, profile: Profile, l2_start: Start) -> dict[str, int]:
+    """Return the bytes that come from main memory by tensor: parts of the `memory_read` of the kernel."""
+    if only_hits(kernel, profile, l2_start):
+        return {}
+    book = FormBook(profile)
+    phases = [teams_of(phase, True, lambda program, _: program) for phase in kernel.phases]
+    own = [PhaseRows(book, [team.programs[0] for team in teams]) for teams in phases]
+    moving = _moving(kernel.phases, own, profile, hits=False)
+    lanes = [_lanes(teams, each, book) for teams, each in zip(phases, moving, strict=True)]
+    made = account_of_lanes(lanes, kernel, profile, l2_start).phases
+    read: dict[str, Fraction] = defaultdict(Fraction)
+    for phase, found in zip(lanes, made, strict=True):
+        for traffic, times, outcome in met_by(phase, found):
+            parts = min(outcome.readers, max(1, profile.l2.most_fetches))
+            read[traffic.tensor.name] += times * traffic.bytes * outcome.fetched * parts
+    # Parts of a byte: rounded so that they add up.
+    ends = [0, *map(round, accumulate(read.values()))]
+    return {name: end - begin for name, (begin, end) in zip(read, pairwise(ends), strict=True) if end > begin}
+
+
+def _moving(
+    phases: Sequence[Phase], own: Sequence[PhaseRows], profile: Profile, *, hits: bool
+) -> list[list[ProgramTransfers]]:
+    """Return the transfers of the programs of each phase."""
+    return [
+        rows.transfers(_asked(rows, profile) if hits else None, apart=phase.apart)
+        for phase, rows in zip(phases, own, strict=True)
+    ]
 
 
 def _asked(rows: PhaseRows, profile: Profile) -> frozenset[str]:

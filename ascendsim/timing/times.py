@@ -5,12 +5,12 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ascendsim.errors import ProgramError
 from ascendsim.profile import Profile
 from ascendsim.program.instruction import PIPES, Cost, Traffic
-from ascendsim.program.kernel import Core, Kernel
+from ascendsim.program.kernel import Core
 from ascendsim.program.places import VECTOR_CORES, core_of, pipe_on
 from ascendsim.program.program import Program
 
@@ -159,36 +159,6 @@ def stopped_words(kernel: str, stop_above: int) -> str:
         f"kernel {kernel}: with it the cycles pass {stop_above:,}, the bound (stop_above); leave it out to "
         "have all of them timed"
     )
-
-
-def bytes_by_pipe(kernel: Kernel, profile: Profile) -> dict[str, int]:
-    """Return the bytes that each pipe moves in all cores of a kernel.
-
-    Of MTE2, MTE3 and FIX what they move from and to L2; of MTE1 the tiles of L0 that it fills, each as large
-    as its slot.
-    """
-    found: Counter[str] = Counter()
-    for phase in kernel.phases:
-        # Cores of equal signatures have equal costs, and so move equal bytes.
-        for work, cores in phase.folded():
-            for pipe, size in _of_program(work.build(), profile).items():
-                found[pipe] += len(cores) * size
-    return {pipe: found[pipe] for pipe in PIPES if found[pipe]}
-
-
-def _of_program(program: Program, profile: Profile) -> Counter[str]:
-    found: Counter[str] = Counter()
-    known: dict[Any, int] = {}
-    for pipe, step in zip(program.pipes, program.instructions, strict=True):
-        if pipe == "MTE1":
-            found[pipe] += sum(slot.size_bytes for slot in step.writes)
-            continue
-        shape = type(step), pipe, step.shape
-        if shape not in known:
-            traffic = step.cost(profile).traffic
-            known[shape] = traffic.bytes if traffic else 0
-        found[pipe] += known[shape]
-    return found
 
 
 class Priced(NamedTuple):

@@ -62,6 +62,7 @@ MAY_IMPORT = {
     "ops/lowering": LOOPS | {"ops/operands", "ops/schedules"},
     "ops/operands": {"errors", "numerics", "rules", "ops/problems"},
     "ops/results": {"errors", "native", "ops/plan", "program", "timing"},
+    "ops/traffic": MACHINE | {"instructions", "native", "timing", "ops/results"},
     "ops/options": LOOPS | {"rules", "timing", "ops/lowering", "ops/operands", "ops/tiling"},
     "ops/graph_times": {
         "errors",
@@ -95,7 +96,7 @@ MAY_IMPORT = {
     "precision": {"errors", "native", "numerics", "studies"},
     "studies": {"errors", "native", "numerics", "parallel", "profile", "rules", "timing"}
     | {"ops/convolution_backward", "ops/many", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
-    | {"files", "frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"},
+    | {"files", "frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling", "ops/traffic"},
     "validate": LOOPS
     | {
         "files",
@@ -253,6 +254,7 @@ RECORDS = {
     "program/instruction.py",
     "program/kernel.py",
     "program/places.py",
+    "studies/accounts.py",
     "studies/hardware/records.py",
     "studies/identify/records.py",
     "studies/modes/choice.py",

@@ -47,6 +47,8 @@ def answered(asked):
         # 24 + 131072 / 4096 - 2 x 1.6
         ("cores.cube + buffers.L0C.capacity_bytes / 4096 - 2 * links.memory.nominal_tb_per_s", 52.8),
         ("-(cores.cube - 4) * 2", -40),
+        ("2 * (cores.cube - 20) ^ 2 + sqrt(cores.cube + 1)", 37),
+        ("min(cores.cube, 5) + max(cores.cube, 5)", 29),
     ],
 )
 def test_a_formula_is_what_it_says(formula, cost):
@@ -61,6 +63,9 @@ def test_a_formula_is_what_it_says(formula, cost):
         ("1 / (cores.cube - 24)", "divides by 0"),
         ("1e400 - cores.cube", "is inf on 910B2; it must be a finite number"),
         ("__import__('os')", "is not allowed"),
+        ("sqrt(cores.cube, 2)", "is not allowed"),
+        ("(4 - cores.cube) ^ 0.5", "must be a finite number"),
+        ("9 ^ 9 ^ 9 ^ 9", "must be a finite number"),
         ("cores.cube ** 9999", "is not allowed"),
         ("cores.cube +", "expected figures"),
         ("", "expected figures"),
@@ -110,7 +115,7 @@ def test_what_is_over_the_budget_is_not_timed():
     found = answered(question(CORES, budget=24, tilings=1))
     assert [design.reason for design in found.designs] == ["", "", "over the budget"]
     assert not any(design.refused for design in found.designs)
-    assert codesign_table(found).rows[2] == ("3", "cores.cube=x2", "48", "-", "-", "", "over the budget")
+    assert codesign_table(found).rows[2] == ("3", "cores.cube=x2", "48", "-", "-", "", "", "over the budget")
     assert "within 24" in codesign_sentence(found)
 
 
@@ -227,13 +232,35 @@ def test_designs_that_are_as_fast_are_named(margin, told):
     assert told in codesign_sentence(DesignAnswer(asked, "910B2", "", 0, tuple(designs)))
 
 
+def test_points_inside_each_others_bars_are_one_class():
+    # The margin of 5 % makes the bars: 100 and 97 lie in each other's, 80 in none.
+    asked = replace(question(CORES), margin=0.05)
+    times = {"a": (1, 100.0), "b": (2, 97.0), "c": (3, 80.0)}
+    designs = tuple(Design(name, {}, cost, us, us) for name, (cost, us) in times.items())
+    found = DesignAnswer(asked, "910B2", "", 0, designs)
+    assert [[one.name for one in own] for own in found.classes] == [["c"], ["b", "a"]]
+    # What the fastest saves of the time of b lies between 15 and 20 %: 80 / 0.85 to 80 / 0.8.
+    doubted = replace(designs[1], behind=Doubt(0.15, 0.2, 1))
+    low, high = replace(found, designs=(designs[0], doubted, designs[2])).bar(doubted)
+    assert (low, high) == pytest.approx((97 * 0.95, 97 * 1.05))
+
+
+def test_a_cost_of_results_is_that_of_the_timed_calls():
+    (timed, by_time) = (answered(question(CORES, cost=cost)) for cost in ("cores.cube", "2 * result.time_us"))
+    assert [one.cost for one in by_time.designs] == [2 * one.tuned_us for one in timed.designs]
+    by_bytes = answered(question(CORES, cost="result.bytes.L2 / 1e6"))
+    assert all(one.cost > 0 for one in by_bytes.designs)
+    with pytest.raises(ConfigError, match="lacks energy"):
+        answered(question(CORES, cost="result.energy_uj"))
+
+
 def test_what_figures_can_turn_is_not_told_apart():
     launch = (Condition("launch.per_core_us", "<", 0.2, -0.01),)
     behind = {"sure": Doubt(0.05, 0.2, 3), "hangs": Doubt(0.05, 0.2, 3, launch), "wide": Doubt(-0.1, 0.2, 3)}
     slower = [Design(name, {}, 24, 100.0, 100.0, behind=doubt) for name, doubt in behind.items()]
     answer = DesignAnswer(question(CORES), "910B2", "", 0, (*slower, Design("fast", {}, 28, 90.0, 90.0)))
     assert [design.name for design in answer.untold] == ["hangs", "wide"]
-    assert [row[5] for row in codesign_table(answer).rows] == [
+    assert [row[6] for row in codesign_table(answer).rows] == [
         "5.0 to 20.0 %",
         "not told apart",
         "not told apart",

@@ -8,6 +8,7 @@ import pytest
 
 from ascendsim import ConvProblem, Tiling, estimate, load_profile
 from ascendsim.cli import main
+from ascendsim.ops.traffic import bytes_by_pipe
 from ascendsim.report.page import Curve, Held
 from ascendsim.report.page.charts import figure_of
 from ascendsim.report.studies.beside import beside_record, beside_sentence, beside_tables
@@ -27,7 +28,6 @@ from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, TilingQuestion
 from ascendsim.studies.tuning.study import byte_cycles, course_of, held_curve, set_beside, study_tiling
 from ascendsim.studies.tuning.tune import waits_of
-from ascendsim.timing.times import bytes_by_pipe
 
 # --- Is how a gradient runs under two plans told as it is, and do its stages and causes add up exactly?
 

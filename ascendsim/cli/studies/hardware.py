@@ -166,7 +166,10 @@ def add_codesign(kinds: Any) -> Any:
         help="values of a figure, of which a design has one or none; repeat it for other figures",
     )
     what.add_argument(
-        "--cost", required=True, metavar="FORMULA", help="of figures by their paths, + - * / ( )"
+        "--cost",
+        required=True,
+        metavar="FORMULA",
+        help="of figures by their paths, results such as result.time_us, + - * / ^ sqrt min max ( )",
     )
     what.add_argument("--budget", type=finite, metavar="COST", help="time no design that costs more")
     what.add_argument(

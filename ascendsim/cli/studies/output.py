@@ -65,6 +65,10 @@ def add_engine_options(command: Any, *, has_table: bool = True) -> None:
         metavar="FILE",
         help="where answers are kept: no point is computed twice (default: a file in the user's cache)",
     )
+    _add_outputs(command, has_table=has_table)
+
+
+def _add_outputs(command: Any, *, has_table: bool) -> None:
     out = command.add_argument_group("what to write")
     out.add_argument("--json", action="store_true", help="print JSON instead of tables")
     table = "write every call: a name in .csv or .parquet" if has_table else argparse.SUPPRESS
@@ -181,12 +185,16 @@ def add_kind(
     *,
     has_table: bool = True,
     several: bool = True,
+    has_engine: bool = True,
+    starts: tuple[str, ...] = STARTS,
 ) -> tuple[Any, Any]:
     """Add a study to the kinds and return it, with the group of options that name the subject.
 
     extra_starts   of L2, which this study knows beside those of every call
     has_table      whether it writes a table of all calls
     several        whether it compares products
+    has_engine     whether points are kept, and sent to workers
+    starts         of L2, where the user names none
     """
     command = add_command(kinds, name, help, description, epilog)
     what = command.add_argument_group("what is studied, on what")
@@ -208,9 +216,12 @@ def add_kind(
         metavar="WHAT",
         help="what L2 holds: words or operands, as of `ascendsim run`"
         + "".join(f", or {word}" for word in extra_starts)
-        + f"; repeat it for several (default: {' and '.join(STARTS)})",
+        + f"; repeat it for several (default: {' and '.join(starts)})",
     )
-    add_engine_options(command, has_table=has_table)
+    if has_engine:
+        add_engine_options(command, has_table=has_table)
+    else:
+        _add_outputs(command, has_table=has_table)
     return command, what
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -328,7 +328,10 @@ DESIGN_DEFINITIONS = {
     "inside it: what that one has more may stay unused, so that it is never slower.",
     UNCLEAR: "The fastest design saves no more of its time than the margin, or not with figures at every end "
     "of their ranges. Else it saves what lies between the two, each figure moved alone, then all together.",
-    "front": "No other design takes at most its time at no more cost.",
+    "bar": "Between what its time lies, if that of the fastest design is right: by the margin, and by "
+    "figures anywhere in their ranges.",
+    "front": "No other design takes at most its time at no more cost. Of one class are those that lie in "
+    "each other's bars.",
 }
 
 
@@ -371,16 +374,16 @@ def _as_fast(untold: Sequence[Design]) -> str:
 
 DESIGNS = (
     *(numbers("no."), words("design"), numbers("cost", show=form("g"), absent="-")),
-    *(us("usual us"), us("tuned us"), words("fastest saves"), words("front")),
+    *(us("usual us"), us("tuned us"), words("bar"), words("fastest saves"), words("front")),
 )
 
 
 def codesign_table(answer: DesignAnswer) -> Table:
     """Show every design, the product as it is first."""
     front, untold = answer.front, _names(answer.untold)
-    on_front = _names(front)
+    class_of = {one.name: f"class {at}" for at, own in enumerate(answer.classes, start=1) for one in own}
     rows = tuple(
-        (at, design.name, design.cost, *_design_cells(design, front[-1:], untold, design.name in on_front))
+        (at, design.name, design.cost, *_design_cells(answer, design, front[-1:], untold, class_of))
         for at, design in enumerate(answer.designs, start=1)
     )
     return Table("Designs", DESIGNS, rows)
@@ -391,13 +394,17 @@ def _names(designs: Iterable[Design]) -> frozenset[str]:
 
 
 def _design_cells(
-    design: Design, fastest: Sequence[Design], untold: frozenset[str], on_front: bool
+    answer: DesignAnswer,
+    design: Design,
+    fastest: Sequence[Design],
+    untold: frozenset[str],
+    class_of: Mapping[str, str],
 ) -> tuple[Any, ...]:
     if design.reason:
         why = design.reason.partition("\n")[0]
-        return None, None, "", f"refused: {why}" if design.refused else why
+        return None, None, "", "", f"refused: {why}" if design.refused else why
     if not design.whole:
-        return design.usual_us, design.tuned_us, "", without(design).strip()
+        return design.usual_us, design.tuned_us, "", "", without(design).strip()
     (best,) = fastest
     saved = 1 - best.tuned_us / design.tuned_us
     if design is best:
@@ -407,7 +414,8 @@ def _design_cells(
     else:
         doubt = design.behind
         told = between((doubt.low, doubt.high)) if doubt else f"{share(saved)} %"
-    return design.usual_us, design.tuned_us, told, "yes" if on_front else ""
+    bar = " to ".join(map(microseconds, answer.bar(design)))
+    return design.usual_us, design.tuned_us, bar, told, class_of.get(design.name, "")
 
 
 def codesign_page(answer: DesignAnswer) -> Page:
@@ -437,6 +445,7 @@ def codesign_page(answer: DesignAnswer) -> Page:
 def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
     """Return the answer as plain values."""
     front, untold = _names(answer.front), _names(answer.untold)
+    class_of = {one.name: at for at, own in enumerate(answer.classes, start=1) for one in own}
     names = ("name", "cost", "usual_us", "tuned_us", "reason")
     return {
         "answer": codesign_sentence(answer),
@@ -448,6 +457,8 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
             {name: getattr(design, name) for name in names}
             | {"figures": dict(design.figures), "front": design.name in front}
             | {"without": dict(design.without)}
+            | {"bar_us": None if design.reason else list(answer.bar(design))}
+            | {"class": class_of.get(design.name)}
             | {"told_from_fastest": design.name not in untold}
             | {"fastest_saves_between": [design.behind.low, design.behind.high] if design.behind else None}
             for design in answer.designs

@@ -150,19 +150,9 @@ def _spent(kernel: KernelResult, profile: Profile) -> Spent:
 
 @default_arithmetic
 def measure(point: StudyPoint, limits: Mapping[str, Any] = NOTHING) -> PointAnswer:
-    """Time a point; a mistake of the user's, or a plan that does not fit, is the reason of its answer.
-
-    limits   what a call may have at most, as the keywords of `estimate`
-    """
-    call = point.problem, point.dtype, point.cube_math_type
+    """Time a point as `estimate_point` does; a mistake, or a plan that does not fit, is given as reason."""
     try:
-        said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
-        said |= {"deterministic": point.deterministic, **limits}
-        if point.l2_start == NETWORK:
-            # A call in a network is timed to its end: a bound spares time and moves no answer.
-            result = estimate_behind(left_before(point), *call, **said)
-        else:
-            result = estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
+        result = estimate_point(point, limits)
     except StoppedError:
         return PointAnswer(json.dumps({"slower_than": point.stop_above, "reason": STOPPED}))
     except BudgetError as error:
@@ -176,3 +166,19 @@ def measure(point: StudyPoint, limits: Mapping[str, Any] = NOTHING) -> PointAnsw
     spent = (_spent(kernel, point.profile) for kernel in result.kernels)
     values["parts"] = list(parts_us(spent).values())
     return PointAnswer(json.dumps(values, separators=(",", ":")))
+
+
+def estimate_point(point: StudyPoint, limits: Mapping[str, Any] = NOTHING) -> Estimate:
+    """Return the call of a point, timed.
+
+    limits   what a call may have at most, as the keywords of `estimate`
+
+    Raises   AscendSimError where it cannot be timed; StoppedError where it is slower than its bound
+    """
+    call = point.problem, point.dtype, point.cube_math_type
+    said: Any = {"output_mask": point.gradients, "product": point.profile, "tiling": point.tiling}
+    said |= {"deterministic": point.deterministic, **limits}
+    if point.l2_start == NETWORK:
+        # A call in a network is timed to its end: a bound spares time and moves no answer.
+        return estimate_behind(left_before(point), *call, **said)
+    return estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)

@@ -18,7 +18,7 @@ SIZES = (
     {"l2.capacity_bytes"},
 )
 # Neither speed nor size: what a product is, what its numbers mean, and marks.
-_NOT_SPEED = ("cores.", "buffers.", "cube.rates.", "l2.", "accumulation.", "clock.")
+_NOT_SPEED = ("cores.", "buffers.", "cube.rates.", "l2.", "accumulation.", "clock.", "energy.")
 _NOT_SPEEDS = ("m0", "n0", "same_l0c_spacing_cycles", "hf32_mantissa_bits", "fractal_bytes", "request_bytes")
 # What follows from other figures, and cannot be changed itself.
 _FOLLOWS = ("total_bytes_per_cycle", "barrier_cycles", "start_cycles", "macs_per_cycle")

@@ -325,6 +325,33 @@ class DesignAnswer(StudyAnswer):
                 found.append(design)
         return tuple(found)
 
+    @default_arithmetic
+    def bar(self, design: Design) -> tuple[float, float]:
+        """Return between what microseconds a timed design lies if the fastest takes what it takes here.
+
+        As wide as the margin at least; where figures were moved, from what the fastest saves at their ends.
+        """
+        margin, fastest = self.question.margin, self.front[-1].tuned_us
+        ends = [design.tuned_us * (1 - margin), design.tuned_us, design.tuned_us * (1 + margin)]
+        if design.behind is not None:
+            ends += [fastest / (1 - saved) for saved in (design.behind.low, design.behind.high) if saved < 1]
+        return min(ends), max(ends)
+
+    @property
+    def classes(self) -> tuple[tuple[Design, ...], ...]:
+        """The front in classes, the fastest first: each design lies in the bar of all others of its class."""
+        found: list[list[Design]] = []
+        for design in reversed(self.front):
+            if found and all(self._alike(design, other) for other in found[-1]):
+                found[-1].append(design)
+            else:
+                found.append([design])
+        return tuple(map(tuple, found))
+
+    def _alike(self, one: Design, other: Design) -> bool:
+        (low, high), (least, most) = self.bar(one), self.bar(other)
+        return low <= other.tuned_us <= high and least <= one.tuned_us <= most
+
     @property
     def untold(self) -> tuple[Design, ...]:
         """The designs that are not told from the fastest of all, which is none of them."""

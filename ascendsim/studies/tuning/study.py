@@ -13,6 +13,7 @@ from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.results import Estimate, KernelResult
+from ascendsim.ops.traffic import bytes_by_pipe
 from ascendsim.profile import Profile, load_profile
 from ascendsim.studies.engine.measure import planned
 from ascendsim.studies.engine.point import NOTHING, StudyPoint, changes_text
@@ -33,7 +34,6 @@ from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, waits_of
 from ascendsim.studies.verdicts import judged
 from ascendsim.timing.critical_path import critical_path, cycles_by_pipe
 from ascendsim.timing.timeline import Occupied, Timeline, occupied, stages
-from ascendsim.timing.times import bytes_by_pipe
 
 # Parts of the longer plan's time in which what buffers hold is averaged: as many as a picture shows apart.
 BINS = 200

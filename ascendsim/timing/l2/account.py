@@ -32,7 +32,7 @@ The result of L2 for a transfer is an `L2Outcome` (`phase.py` has an example). T
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,6 +46,7 @@ from ascendsim.timing.l2.phase import (
     HIT,
     Accesses,
     Group,
+    L2Outcome,
     L2Stack,
     L2State,
     Outcomes,
@@ -145,15 +146,20 @@ def fetched_again(phases: Sequence[PhaseLanes], made: Sequence[PhaseOutcomes], m
     """Return the bytes that cross the link to memory once more, as several cores miss them at one time."""
     total = Fraction(0)
     for phase, found in zip(phases, made, strict=True):
-        more = [each.fetched * (min(each.readers, most) - 1) for each in found.outcomes]
-        if not any(more):
-            continue
-        for lane, numbers in zip(phase.lanes, found.numbers, strict=True):
-            keys, counts = np.unique(lane.traffics.astype(np.int64) * len(more) + numbers, return_counts=True)
-            for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-                traffic, outcome = divmod(key, len(more))
-                total += lane.cores * count * phase.traffics[traffic].bytes * more[outcome]
+        if any(each.fetched and min(each.readers, most) > 1 for each in found.outcomes):
+            for traffic, count, each in met_by(phase, found):
+                total += count * traffic.bytes * each.fetched * (min(each.readers, most) - 1)
     return round(total)
+
+
+def met_by(phase: PhaseLanes, found: PhaseOutcomes) -> Iterator[tuple[Traffic, int, L2Outcome]]:
+    """Yield each traffic of a phase with each of its outcomes, and how many transfers of all cores had it."""
+    width = len(found.outcomes)
+    for lane, numbers in zip(phase.lanes, found.numbers, strict=True):
+        keys, counts = np.unique(lane.traffics.astype(np.int64) * width + numbers, return_counts=True)
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+            traffic, outcome = divmod(key, width)
+            yield phase.traffics[traffic], lane.cores * count, found.outcomes[outcome]
 
 
 def only_hits(kernel: Kernel, profile: Profile, l2_start: Start) -> bool:

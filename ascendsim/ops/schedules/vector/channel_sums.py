@@ -220,7 +220,7 @@ class SumsNest(Nest):
         """Add the pixels to those before."""
         rows = self.blocks[block]
         if self.small:
-            return AddRows(kept, slot, len(self.images[images]), rows * self.space)
+            return AddRows(kept, slot, len(self.images[images]), rows * self.space, self.size)
         return AddLanes(kept, slot, rows, len(self.pixels[run]), self.size)
 
     def sum(self, total: Slot, kept: Slot, block: int) -> SumPixels | SumLanes:

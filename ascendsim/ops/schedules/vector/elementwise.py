@@ -161,7 +161,7 @@ def _cast_program(
     for start, size in pieces(first, first + count, most):
         place = (slice(start, start + size),)
         given, result = load(b, loads, source, place, size), results.next()
-        b.add(Cast(result, given, target.dtype, size, widest))
+        b.add(Cast(result, given, target.dtype, size, source.itemsize))
         store(b, target, place, result, size)
     return b.build()
 

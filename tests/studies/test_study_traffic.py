@@ -1,0 +1,325 @@
+"""Are the bytes at every level, and the energy, those that a plain count of every instruction gives?"""
+
+import csv
+import json
+from collections import Counter
+from fractions import Fraction
+from functools import partial
+from random import Random
+
+import pytest
+
+from ascendsim import ConvProblem, estimate, load_profile
+from ascendsim.cli import main
+from ascendsim.errors import AscendSimError
+from ascendsim.instructions.cube import Mmad
+from ascendsim.instructions.movers import (
+    CopyGmToL1,
+    CopyL0cToUb,
+    FillL1,
+    Fixpipe,
+    LoadL0A,
+    ReadOut,
+)
+from ascendsim.instructions.relayout import PieceToL1, Rearrange, SpreadPixels, TurnTile
+from ascendsim.instructions.vector import (
+    Add,
+    AddLanes,
+    AddRows,
+    Cast,
+    CopyGmToUb,
+    CopyUbToGm,
+    Fill,
+    SumLanes,
+    SumPixels,
+)
+from ascendsim.instructions.winograd import ToPoints, ToTaps
+from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.ops.matmul import estimate_matmul
+from ascendsim.ops.plan import Tiling
+from ascendsim.ops.problems.products import MatmulProblem
+from ascendsim.ops.traffic import kernel_traffic
+from ascendsim.profile.schema import LEVELS
+from ascendsim.studies.accounts import SHOWN, LeverQuestion
+from ascendsim.studies.levers import steps_of, study_levers
+from ascendsim.workloads import load_workload
+from tests.helpers.both_engines import random_call, random_matmul
+
+# What hands on a tile as it is; the others compute.
+MOVES = (CopyGmToL1, CopyGmToUb, LoadL0A, Cast, PieceToL1, Rearrange, SpreadPixels, TurnTile, ToPoints)
+
+
+class Tile:
+    """Something in a slot: the tensor it is of, where that is known, and the bytes counted before that."""
+
+    def __init__(self, owner=None):
+        self.owner, self.part_of, self.counts = owner, None, Counter()
+
+    def tensor(self):
+        return self.owner or (self.part_of.tensor() if self.part_of else "any")
+
+
+def element_bytes(name):
+    return 4 if name.startswith("hf32") else find(name, ELEMENTS).itemsize
+
+
+def plain_sizes(made):
+    """Bytes of each slot that an instruction reads and writes, by the sizes of its tiles."""
+    match made:
+        case LoadL0A():
+            rows, columns = made.tile_read.matrix_shape()
+            return [rows * columns * made.tile_read.itemsize] * 2
+        case Mmad():
+            size, sums = element_bytes(made.compute_dtype), made.m * made.n * 4
+            return [made.m * made.k * size, made.n * made.k * size, *[sums] * (2 - made.first)]
+        case CopyGmToL1() | FillL1() | CopyGmToUb() | CopyUbToGm() | Fill():
+            return [made.bytes]
+        case Fixpipe():
+            return [0 if made.read_out else made.bytes // made.dst.tensor.itemsize * 4]
+        case ReadOut():
+            return [made.elements * 4, 0]
+        case CopyL0cToUb():
+            return [made.elements * 4, made.elements * element_bytes(made.dtype)]
+        case Cast():
+            return [made.elements * made.source_bytes, made.elements * element_bytes(made.dtype)]
+        case PieceToL1() | Rearrange():
+            return [made.bytes] * 2
+        case Add():
+            return [made.elements * 4] * 3
+        case AddLanes():
+            return [made.rows * 256, made.rows * made.length * made.itemsize, made.rows * 256]
+        case AddRows():
+            return [made.length * 4, made.rows * made.length * made.itemsize, made.length * 4]
+        case SumLanes():
+            return [made.rows * 256, made.rows * 4]
+        case SumPixels():
+            return [made.rows * made.pixels * 4, made.rows * 4]
+        case TurnTile() | SpreadPixels() | ToPoints() | ToTaps():
+            return made.touched_bytes
+    return []
+
+
+def plain_counts(kernel, profile):
+    """Walk every instruction of every core by itself: (level, tensor, written) -> bytes."""
+    found = Counter()
+    for work in (work for phase in kernel.phases for work in phase.work):
+        tiles, all_tiles = {}, []
+        for made in work.build().instructions:
+            read = [tiles.setdefault(slot.index, Tile()) for slot in made.reads]
+            tensor = made.gm.tensor.name if made.gm is not None else None
+            for tile in read:
+                tile.owner = tile.owner or tensor
+            for slot in made.writes:
+                old = tiles.get(slot.index)
+                # Zeros between copied pixels belong to these.
+                zeros = old is not None and not old.owner and isinstance(made, CopyGmToL1 | CopyGmToUb)
+                if slot not in made.reads and not zeros:
+                    tiles[slot.index] = Tile()
+                target = tiles[slot.index]
+                if isinstance(made, MOVES):
+                    target.owner = target.owner or tensor or read[-1].owner
+                for tile in read:
+                    if tile is not target:
+                        tile.part_of = target
+            uses = [(tile, slot, False) for tile, slot in zip(read, made.reads, strict=True)]
+            uses += [(tiles[slot.index], slot, True) for slot in made.writes]
+            for (tile, slot, written), size in zip(uses, plain_sizes(made), strict=True):
+                tile.counts[slot.buffer.rpartition(".")[2], written] += size
+                tile.ring = slot.buffer, slot.name.partition("[")[0]
+                all_tiles.append(tile)
+            if moved := made.cost(profile).traffic:
+                found["L2", moved.tensor.name, moved.kind != "read"] += moved.bytes
+        for tile in {id(tile): tile for tile in all_tiles}.values():
+            # Zeros in the place of a tensor's tile are the tensor's.
+            own = (one.owner for one in [tile, *all_tiles] if one.ring == tile.ring and one.owner)
+            tensor = next(own, None) or tile.tensor()
+            for (level, written), size in tile.counts.items():
+                found[level, tensor, written] += size
+    return {key: size for key, size in found.items() if size}
+
+
+def counted(traffic):
+    """What `kernel_traffic` counts on chip and at L2, in the form of `plain_counts`."""
+    both = ((move, way) for move in traffic.moves if move.level != "memory" for way in (False, True))
+    sizes = {(m.level, m.operand, way): m.written if way else m.read for m, way in both}
+    return {key: size for key, size in sizes.items() if size}
+
+
+def joined(plain, names):
+    """A plain count, with tensors taken together that the other cannot tell apart: "a+b"."""
+    found = Counter()
+    for (level, tensor, written), size in plain.items():
+        parts = set(tensor.split("+"))
+        shared = [name for at, name in names if at == level and parts < set(name.split("+"))]
+        found[level, shared[0] if shared else tensor, written] += size
+    return found
+
+
+def random_kernels(seed):
+    rng = Random(seed)
+    if rng.random() < 0.3:
+        kernels, profile = random_matmul(rng)
+        return kernels, profile
+    kernels, profile, _ = random_call(rng)
+    return kernels, profile
+
+
+def results_of(kernels, profile):
+    """Kernels as results, which `kernel_traffic` reads."""
+    from ascendsim.ops.graph_times import known_times, summarise
+
+    for kernel in kernels:
+        times = known_times(kernel, profile, folded=True, l2_start="cold")
+        yield summarise(kernel, profile, times, None, "compiled", "cold")
+
+
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(30, 230, 50))]
+)
+def test_counts_are_those_of_every_instruction_by_itself(first):
+    left = 30 if not first else 50
+    seed = first
+    while left > 0:
+        kernels, profile = random_kernels(f"traffic {seed}")
+        seed += 1
+        for result in results_of(kernels[:left], profile):
+            traffic = kernel_traffic(result, profile)
+            found = counted(traffic)
+            names = [name[:2] for name in found]
+            plain = plain_counts(result.kernel, profile)
+            assert joined(found, names) == joined(plain, names), (seed, result.name)
+            assert traffic.at("L2") == (result.bytes["l2_read"], result.bytes["l2_write"])
+            assert traffic.at("memory") == (result.bytes["memory_read"], result.bytes["memory_write"])
+            left -= 1
+
+
+def test_a_product_is_counted_by_its_loop_bounds():
+    # 256 x 512 x 384 in tiles of 64 x 128: A once for each of 3 tiles along n, B for each of 4 along m.
+    m, k, n = 256, 512, 384
+    tiling = Tiling(64, 128, 64, 1, 1, used_cores=4)
+    profile = load_profile("910B2")
+    (result,) = estimate_matmul(MatmulProblem(m, k, n), product=profile, tiling=tiling).kernels
+    traffic = kernel_traffic(result, profile)
+    assert traffic.macs == {"float16": m * k * n}
+    assert [traffic.at(level)[0] for level in ("L0A", "L0B")] == [3 * m * k * 2, 4 * k * n * 2]
+    # Sums are read for all but the first of 512 / 64 products into a tile, and by Fixpipe.
+    assert traffic.at("L0C") == (8 * m * n * 4, 8 * m * n * 4)
+
+
+# --- Energy ---------------------------------------------------------------------------------------------
+
+LAYER = ["s5b0_1x1a", "--batch", "2"]
+
+
+def weighed(tmp_path, weights):
+    """A product file with these figures of energy."""
+    rows = [
+        f'{path} = {{ value = {value}, source = "a test", confidence = "paper" }}' for path, value in weights
+    ]
+    path = tmp_path / "weighed.toml"
+    path.write_text("\n".join(['base = "910B2"', 'product = "own"', 'variant = "own"', "[energy]", *rows]))
+    return path
+
+
+WEIGHTS = {
+    "mac_pj.float16": "0.7",
+    **{f"read_pj_per_byte.{level}": f"{at}.1" for at, level in enumerate(LEVELS, 1)},
+    **{f"write_pj_per_byte.{level}": f"{at}.3" for at, level in enumerate(LEVELS, 1)},
+    "vector_pj_per_cycle": "12.5",
+    "core_pj_per_cycle": "3",
+    "leakage_pj_per_cycle": "0.01",
+}
+
+
+def test_energy_is_the_sum_over_all_events(tmp_path, capsys):
+    product = weighed(tmp_path, WEIGHTS.items())
+    assert main(["study", "traffic", *LAYER, "--product", str(product), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    problem = ConvProblem(
+        **{each.name: each for each in load_workload("resnet50").layers}[LAYER[0]].problem_options(2)
+    )
+    result = estimate(problem, product=product, l2_start="step", output_mask=(True, True, False))
+    # By hand: bytes of the table, and cycles and multiply-adds of the estimate.
+    total = Fraction(0)
+    for row in found["bytes"]:
+        total += row["read_bytes"] * Fraction(WEIGHTS[f"read_pj_per_byte.{row['level']}"])
+        total += row["written_bytes"] * Fraction(WEIGHTS[f"write_pj_per_byte.{row['level']}"])
+    for kernel in result.kernels:
+        total += kernel.macs * Fraction("0.7") + kernel.cycles * (3 * kernel.cores_used + Fraction("0.01"))
+        for phase in kernel.times.phases:
+            for work in phase.cores:
+                total += len(work.cores) * work.busy.get("V", 0) * Fraction("12.5")
+    assert found["energy_pj"] == float(total)
+    assert found["lacking"] == []
+
+
+def test_what_the_product_lacks_is_named_and_not_counted(tmp_path, capsys):
+    assert main(["study", "traffic", *LAYER, "--json"]) == 0
+    bare = json.loads(capsys.readouterr().out)
+    assert bare["energy_pj"] is None
+    assert "energy.mac_pj.float16" in bare["lacking"]
+    product = weighed(tmp_path, [("mac_pj.float16", "2")])
+    assert main(["study", "traffic", *LAYER, "--product", str(product)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"uJ at least: {len(bare['lacking']) - 1} figures of [energy] are not known" in text
+
+
+# --- Why is it slow? --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def levers():
+    problem = ConvProblem((2, 64, 14, 14), (32, 64, 3, 3), 1, 1)
+    asked = partial(planned, problem)
+    return study_levers(LeverQuestion("a layer", "910B2"), asked, 1), problem
+
+
+def planned(problem, profile, plans):
+    return estimate(problem, product=profile, tiling=plans)
+
+
+def test_the_largest_levers_are_those_that_halving_by_hand_shows(levers):
+    answer, problem = levers
+    usual = estimate(problem, product="910B2")
+    assert answer.time_us == usual.time_us
+    by_hand = {}
+    for path, figure in load_profile("910B2").figures.items():
+        if isinstance(figure.value, bool | str | list) or not figure.value:
+            continue
+        half = figure.value // 2 if isinstance(figure.value, int) else figure.value / 2
+        try:
+            changed = load_profile("910B2", overrides={path: half})
+            by_hand[path] = estimate(problem, product=changed, tiling=usual.plans).time_us
+        except AscendSimError:
+            continue
+    largest = sorted(by_hand, key=lambda path: -abs(by_hand[path] - usual.time_us))[:3]
+    assert [lever.figure for lever in answer.levers[:3]] == largest
+    for lever in answer.levers:
+        if lever.stepped_us is not None and lever.stepped < lever.value:
+            assert lever.stepped_us == by_hand[lever.figure]
+
+
+def test_kernels_of_a_lever_and_parts_of_a_call_add_up(levers):
+    answer, _ = levers
+    for lever in answer.levers:
+        if lever.stepped_us is not None:
+            assert sum(lever.kernels_us.values()) == pytest.approx(lever.stepped_us - answer.time_us)
+    assert sum(bound.time_us for bound in answer.bounds) == pytest.approx(answer.time_us)
+    for bound in answer.bounds:
+        assert bound.behind_us is not None, bound.kernel
+        assert bound.behind_us <= bound.time_us
+        assert 0 < bound.busy <= 1
+
+
+def test_why_prints_ten_figures_and_writes_all(tmp_path, capsys):
+    table = tmp_path / "levers.csv"
+    assert main(["study", "why", *LAYER, "--mask", "weight", "--jobs", "1", "--table", str(table)]) == 0
+    text = capsys.readouterr().out
+    assert "What binds each kernel, and what lies behind" in text
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(steps_of(load_profile("910B2")))
+    shown = [row["figure"] for row in rows if f"\n{row['figure']} " in text]
+    assert shown == [row["figure"] for row in rows[:SHOWN]]
+    assert main(["study", "why", "s5", "--batch", "2"]) == 2
+    assert "name one of them" in capsys.readouterr().err
