@@ -131,6 +131,8 @@ class CheckedMemory(CoreMemory):
         self._writes: tuple[Slot, ...] = ()
         # Bytes of an element of the tile in each slot.
         self._widths: dict[int, int] = {}
+        # Of slots that the instruction converts in place: the bytes of an element before.
+        self._before: dict[int, int] = {}
         self._storing = False
         # Instructions that passed, but for their slices.
         self._passed: dict[Any, _Passed] = {}
@@ -194,6 +196,7 @@ class CheckedMemory(CoreMemory):
                 )
         self._at, self._made = at, made
         self._reads, self._writes = made.reads, made.writes
+        self._before.clear()
         self._require_slots(program.slots)
         if made.gm is not None:
             self._require_slice(made.gm)
@@ -234,6 +237,8 @@ class CheckedMemory(CoreMemory):
             )
         if self._widths.get(slot.index, width) != width:
             self._passed.clear()
+        if slot in self._reads:
+            self._before[slot.index] = self._widths.get(slot.index, 4)
         self._widths[slot.index] = width
         tile = super().new_tile(slot, shape)
         if slot not in self._reads:
@@ -329,7 +334,8 @@ class CheckedMemory(CoreMemory):
         found = {}
         for slot in slots:
             width, size = self._widths.get(slot.index, 4), self._tiles[slot.index].size
-            found[slot] = {"elements": size, WIDTH: width}.get(unit, size * width)
+            before = self._before.get(slot.index, width)
+            found[slot] = {"elements": size, WIDTH: before}.get(unit, size * width)
         for slot, true in found.items():
             if said != true and not (unit == "bytes at least" and said > true):
                 raise self._wrong(f"says {field} = {said}; {slot!r} has {true} {unit}", f"say {true}")

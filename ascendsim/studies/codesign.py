@@ -95,7 +95,9 @@ def _best_of_all(
             saving = Saving(family, best, counts, number, fastest, {}, asking)
             behind = doubt_of(saving, share, question.margin)
         design = replace(designs[timed[number]], tuned_us=tuned_us, behind=behind)
-        designs[timed[number]] = _costed(question, design, number, family, best)
+        # Results of a part of the layers cost nothing that compares.
+        costed = number in whole and question.cost.results
+        designs[timed[number]] = _costed(question, design, number, family, best, asking) if costed else design
     return tuple(designs)
 
 
@@ -105,11 +107,10 @@ def _costed(
     number: int,
     family: Family,
     best: Mapping[tuple[int, Place], Best],
+    asking: Asking,
 ) -> Design:
-    """Return a timed design with its cost where that hangs on results."""
-    if not question.cost.results:
-        return design
-    results = _results(question, design.tuned_us, number, family, best)
+    """Return a design that was timed on all layers with its cost, which hangs on results."""
+    results = _results(question, design.tuned_us, number, family, best, asking)
     cost = question.cost.of(load_profile(question.product, overrides=dict(design.figures)), results)
     over = question.budget is not None and cost > question.budget
     return replace(design, cost=cost, reason=OVER_BUDGET if over else "")
@@ -121,6 +122,7 @@ def _results(
     number: int,
     family: Family,
     best: Mapping[tuple[int, Place], Best],
+    asking: Asking,
 ) -> dict[str, float]:
     """Return what a formula asks of a design: its time, and bytes and energy without changes of layout.
 
@@ -132,7 +134,7 @@ def _results(
         # The call whose time counts: that of the slowest start.
         calls = list(zip(family.points(way, place), best[number, place].answers, strict=True))
         point, _ = max(calls, key=lambda call: family.us(call[1]))
-        for kernel in planned(estimate_point(point)):
+        for kernel in planned(estimate_point(point, asking.engine.limits)):
             traffic = kernel_traffic(kernel, point.profile)
             sizes.update(
                 {f"result.bytes.{level}": place[0].count * sum(traffic.at(level)) for level in LEVELS}

@@ -37,7 +37,7 @@ from ascendsim.instructions.winograd import ToPoints, ToTaps
 from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.ops.matmul import estimate_matmul
 from ascendsim.ops.plan import Tiling
-from ascendsim.ops.problems.products import MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile.schema import LEVELS
 from ascendsim.studies.accounts import SHOWN, LeverQuestion
