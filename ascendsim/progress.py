@@ -22,8 +22,13 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     """Give a function to call with the name of each of `total` tasks before it begins."""
     # On standard error, since what is printed may be JSON for another program.
     if not sys.stderr.isatty():
-        begun: list[str] = []
-        with _lines(lambda: f"{len(begun)} of {total}: {begun[-1]}" if begun else f"0 of {total}"):
+        begun, since = list[str](), monotonic()
+
+        def said() -> str:
+            left = time_left(len(begun) - 1, total, monotonic() - since)
+            return f"{len(begun)} of {total}: {begun[-1]}{left}" if begun else f"0 of {total}"
+
+        with _lines(said):
             yield begun.append
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -42,6 +47,11 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
         yield advance
 
 
+def time_left(done: int, total: int, seconds: float) -> str:
+    """Return the words for the time that is left, as if what is left took as long as what is done."""
+    return f", about {seconds / done * (total - done):.0f} s left" if done > 0 else ""
+
+
 class Counted:
     """Shows the progress of a study, in the same words and numbers on a terminal and in a pipe.
 
@@ -51,12 +61,16 @@ class Counted:
 
     def __init__(self, show: Callable[[int, int, str], None]) -> None:
         self.computed = 0
-        self._show = show
+        self._show, self._began = show, monotonic()
+        self._last = self._began
 
     def __call__(self, done: int, total: int, name: str) -> None:
         """Take in that a point was computed: the `done`th of `total` of its round."""
+        # A round begins with the first of its points: the one before it ended the last round.
+        self._began, self._last = (self._last if done == 1 else self._began), monotonic()
         self.computed += 1
         said = f"{done} of {total} calls of this round, {self.computed} in all rounds so far: {name}"
+        said += time_left(done, total, self._last - self._began)
         self._show(done, total, said)
 
 

@@ -505,6 +505,8 @@ CALLS = {
         partial(estimated, dtype="float32", tiling="search", l2_start="chained"),
         partial(estimated, engine="simpy"),
     ],
+    "ops.layers.estimate_layer": [linear_estimated],
+    "ops.layers.product_backward": [linear],
     "ops.many.estimate_many": [many],
     "ops.matmul.estimate_matmul": [
         lambda: told(ascendsim.estimate_matmul(MatmulProblem(96, 80, 64), product=PRODUCT))
@@ -512,6 +514,7 @@ CALLS = {
     "ops.matmul.matmul": each(matmul),
     "ops.reference.call.reference_gradients": each(by_definition),
     "ops.reference.float64.gradients_float64": each(in_float64),
+    "ops.reference.float64.layer_gradients_float64": [linear_in_float64],
     "ops.reference.ordered.bias_gradient": [summed],
     "ops.tiling.legal_tilings.legal_tilings": [sampled_tilings],
     "ops.tiling.plan_files.read_plans": [PLANS],

@@ -36,6 +36,7 @@ MAY_IMPORT = {
         "rules",
         "ops/check_schedule",
         "ops/convolution_backward",
+        "ops/layers",
         "ops/matmul",
         "profile",
     }
@@ -80,11 +81,13 @@ MAY_IMPORT = {
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
     "ops/check_schedule": CALL | {"ops/reference", "ops/schedules", "timing"},
-    "ops/many": CALL | {"parallel", "progress", "timing", "ops/convolution_backward", "ops/graph_times"},
+    "ops/layers": CALL | {"ops/convolution_backward", "ops/matmul", "ops/tiling", "timing"},
+    "ops/many": CALL | {"parallel", "progress", "timing", "ops/graph_times", "ops/layers"},
     "ops/matmul": CALL | {"ops/schedules", "timing"},
     "precision": {"errors", "native", "numerics", "studies"},
     "studies": {"errors", "native", "numerics", "parallel", "profile", "rules", "timing"}
     | {"ops/convolution_backward", "ops/many", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
+    | {"ops/layers"}
     | {"files", "frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"},
     "validate": LOOPS
     | {

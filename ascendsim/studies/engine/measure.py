@@ -11,7 +11,7 @@ from typing import Any
 from ascendsim.errors import AscendSimError, ConfigError, StoppedError
 from ascendsim.frozen import FrozenMap, cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.ops.convolution_backward import estimate
+from ascendsim.ops.layers import estimate_layer
 from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
@@ -154,7 +154,7 @@ def measure(point: StudyPoint) -> PointAnswer:
             # A call in a network is timed to its end: a bound spares time and moves no answer.
             result = estimate_behind(left_before(point), *call, **said)
         else:
-            result = estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
+            result = estimate_layer(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
     except StoppedError:
         return PointAnswer(json.dumps({"slower_than": point.stop_above, "reason": STOPPED}))
     except AscendSimError as error:
