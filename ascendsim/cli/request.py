@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.cli.tensors import npz_attributes, read_npz
 from ascendsim.errors import ConfigError, ShapeError
@@ -17,6 +17,7 @@ from ascendsim.ops.options.keywords import CHOICES, Keywords, l2_start_given, me
 from ascendsim.workloads import Layer, Workload, load_workload, workload_names
 
 if TYPE_CHECKING:
+    from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.layers import LayerProblem
 
 
@@ -189,6 +190,18 @@ def problem_of(layer: Layer, batch: int) -> LayerProblem:
         return layer_problem(**layer.problem_options(batch))
     except ShapeError as error:
         raise ShapeError(f"layer {layer.name}: {error}") from None
+
+
+def convolution_of(layer: Layer, batch: int) -> ConvProblem:
+    """Return the convolution of a layer, for a study that knows no other kind.
+
+    Raises   ConfigError for a layer of another kind
+    """
+    if layer.kind != "conv":
+        raise ConfigError(
+            f"layer {layer.name} is of kind {layer.kind}, and this study is of convolutions; name those alone"
+        )
+    return cast("ConvProblem", problem_of(layer, batch))
 
 
 def left_out_of(workload: Workload) -> dict[str, Any]:

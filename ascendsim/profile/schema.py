@@ -222,6 +222,9 @@ TREE: dict[str, Any] = {
     "scalar": {"issue_cycles": COUNT, "start_us": MICROSECONDS},
     # A unified core has the queues of "cube" alone.
     "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), SIZE)),
+    "package": Maybe(
+        {"dies": integer(1, MOST_CORES), "link_gb_per_s": Maybe(RATE), "link_latency_us": Maybe(MICROSECONDS)}
+    ),
     "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
     "accumulation": Each(CUBE_DTYPES, ("float16",), word()),
     "deterministic_default": TRUTH,

@@ -29,9 +29,10 @@ from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
+from ascendsim.ops.problems.layers import layer_problem
 from ascendsim.ops.reference import ordered as sums
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.float64 import gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64, layer_gradients_float64
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.operators import operator_plan, product_tiling
 from ascendsim.timing.critical_path import critical_path, cycles_by_cause
@@ -389,6 +390,32 @@ def by_definition(scale):
 def in_float64(scale):
     """Return the gradients in float64, of tensors whose products are subnormal there if they are tiny."""
     return gradients_float64(PROBLEM, *DOUBLES[scale])
+
+
+LINEAR = layer_problem(kind="linear", input=(4, 32), weight=(16, 32))
+
+
+def linear_tensors():
+    """Return grad_output, input and weight of a linear layer, with subnormal products."""
+    random = np.random.default_rng(7)
+    shapes = LINEAR.grad_output, LINEAR.input, LINEAR.weight
+    return [(random.standard_normal(shape) * 2.0**-65).astype(np.float32) for shape in shapes]
+
+
+def linear():
+    """Return the gradients of a linear layer, and cycles."""
+    made = ascendsim.product_backward(*linear_tensors(), True, product=PRODUCT)
+    return made.grad_input, made.grad_weight, made.grad_bias, made.time_us
+
+
+def linear_estimated():
+    """Estimate a linear layer."""
+    return told(ascendsim.estimate_layer(LINEAR, product=PRODUCT))
+
+
+def linear_in_float64():
+    """Return the gradients of a linear layer in float64, of subnormal products."""
+    return layer_gradients_float64(LINEAR, *(x.astype(np.float64) * 2.0**-450 for x in linear_tensors()))
 
 
 def eight_bit_tables():
