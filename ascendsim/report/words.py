@@ -20,7 +20,10 @@ def left_out_line(left_out: Mapping[str, Any] | None) -> str:
     if not left_out or not left_out["layers"]:
         return ""
     layers, unknown = left_out["layers"], left_out["unknown"]
-    names = ", ".join(f"{one['name']} ({one['kind']}, {one['count']} of them)" for one in layers)
+    names = ", ".join(
+        f"{one['name']} ({one['kind']}{f', {n} of them' if (n := one['count']) > 1 else ''})"
+        for one in layers
+    )
     count = sum(one["count"] for one in layers)
     part = f"{'at least ' if unknown else ''}{share(left_out['share'])} % of the multiply-adds"
     more = f"; how many {unknown} of them make is not known" if unknown else ""

@@ -469,7 +469,7 @@ def test_what_is_left_out_stands_at_the_top_of_every_writer(tmp_path, capsys):
                   { name = "t", kind = "conv_tbc", input = [9, 16], weight = [1, 16, 16] }]"""
     )
     # 960 of 960 + 3 * 32 + 9 * 256 multiply-adds.
-    said = "Not in these times: 1 of 5 layers, 28.6 % of the multiply-adds: fc (linear, 1 of them)."
+    said = "Not in these times: 1 of 5 layers, 28.6 % of the multiply-adds: fc (linear)."
     assert main(["run", "--network", str(path), "--out", str(tmp_path / "out")]) == 0
     assert said in " ".join(capsys.readouterr().out.split())
     assert said in (tmp_path / "out" / "report.md").read_text()
