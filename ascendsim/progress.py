@@ -49,7 +49,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 
 def time_left(done: int, total: int, seconds: float) -> str:
     """Return the words for the time that is left, as if what is left took as long as what is done."""
-    return f", about {seconds / done * (total - done):.0f} s left" if done > 0 else ""
+    return f", about {seconds / done * (total - done):.0f} s left" if 0 < done < total else ""
 
 
 class Counted:
@@ -61,16 +61,12 @@ class Counted:
 
     def __init__(self, show: Callable[[int, int, str], None]) -> None:
         self.computed = 0
-        self._show, self._began = show, monotonic()
-        self._last = self._began
+        self._show = show
 
     def __call__(self, done: int, total: int, name: str) -> None:
         """Take in that a point was computed: the `done`th of `total` of its round."""
-        # A round begins with the first of its points: the one before it ended the last round.
-        self._began, self._last = (self._last if done == 1 else self._began), monotonic()
         self.computed += 1
         said = f"{done} of {total} calls of this round, {self.computed} in all rounds so far: {name}"
-        said += time_left(done, total, self._last - self._began)
         self._show(done, total, said)
 
 
@@ -82,7 +78,7 @@ def counted() -> Iterator[Counted]:
     """
     if not sys.stderr.isatty():
         line = _LineNowAndThen()
-        yield Counted(lambda _done, _total, said: line(said))
+        yield Counted(line)
         return
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
@@ -106,12 +102,15 @@ class _LineNowAndThen:
     SECONDS = 10
 
     def __init__(self) -> None:
-        self._last = monotonic()
+        self._said = self._began = self._last = monotonic()
 
-    def __call__(self, said: str) -> None:
-        if monotonic() - self._last >= self.SECONDS:
-            self._last = monotonic()
-            print(said, file=sys.stderr, flush=True)
+    def __call__(self, done: int, total: int, said: str) -> None:
+        # A round begins where the one before it ended.
+        self._began, self._last = (self._last if done == 1 else self._began), monotonic()
+        if self._last - self._said >= self.SECONDS:
+            self._said = self._last
+            left = time_left(done, total, self._last - self._began)
+            print(f"{said}{left}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -153,7 +153,7 @@ def toml_text(workload: Workload) -> str:
 
 
 def _row(layer: Layer) -> str:
-    pairs = {"name": layer.name, **({} if layer.kind == "conv" else {"kind": layer.kind})}
+    pairs: dict[str, Any] = {"name": layer.name, **({} if layer.kind == "conv" else {"kind": layer.kind})}
     pairs |= {"input": layer.input, "weight": layer.weight, **layer.options}
     # The mask as it is: what a reader would take it for depends on the place of the layer.
     return _table(pairs | {"count": layer.count, "mask": names_of(layer.mask)})

@@ -265,7 +265,7 @@ def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):
         # After 9 seconds nothing, after 10 a line, a second later nothing.
         for done in (1, 2, 3):
             tell(done, 3, f"point {done}")
-    said = "2 of 3 calls of this round, 2 in all rounds so far: point 2\n"
+    said = "2 of 3 calls of this round, 2 in all rounds so far: point 2, about 5 s left\n"
     assert capsys.readouterr() == ("", said)
 
 
@@ -286,7 +286,7 @@ def test_a_bar_and_lines_tell_the_same_counts_over_all_rounds(capsys, monkeypatc
             tell(*step)
     lines = capsys.readouterr().err.splitlines()
     assert lines[-2:] == [
-        "1 of 2 calls of this round, 4 in all rounds so far: d",
+        "1 of 2 calls of this round, 4 in all rounds so far: d, about 0 s left",
         "2 of 2 calls of this round, 5 in all rounds so far: e",
     ]
     terminal = Terminal()
