@@ -30,7 +30,7 @@ from ascendsim.studies.records import StudyAnswer
 MOST_MB_PER_S = 10**9
 
 
-class Ring(NamedTuple):
+class DeviceRing(NamedTuple):
     """Devices in a ring, and the link from each to the next: its rate in one direction, and its latency."""
 
     devices: int
@@ -44,14 +44,14 @@ class Ring(NamedTuple):
         return ceil((steps * self.latency_us + sent) * mhz) if size_bytes else 0
 
 
-class Share(NamedTuple):
+class BackwardCall(NamedTuple):
     """One call of the backward pass on every device: its cycles, and the bytes of gradients that it makes."""
 
     cycles: int
     gradient_bytes: int
 
 
-def simulated(shares: Sequence[Share], ring: Ring, mhz: int) -> int:
+def simulated(shares: Sequence[BackwardCall], ring: DeviceRing, mhz: int) -> int:
     """Return the cycle in which the last call and the last all-reduce have ended, event by event.
 
     The plain definition; `overlapped` is held to it.
@@ -75,7 +75,7 @@ def simulated(shares: Sequence[Share], ring: Ring, mhz: int) -> int:
     return now
 
 
-def overlapped(shares: Sequence[Share], ring: Ring, mhz: int) -> int:
+def overlapped(shares: Sequence[BackwardCall], ring: DeviceRing, mhz: int) -> int:
     """Return what `simulated` returns, in one pass."""
     ended = free = 0
     for share in shares:
@@ -84,13 +84,13 @@ def overlapped(shares: Sequence[Share], ring: Ring, mhz: int) -> int:
     return free
 
 
-def in_turn(shares: Sequence[Share], ring: Ring, mhz: int) -> int:
+def in_turn(shares: Sequence[BackwardCall], ring: DeviceRing, mhz: int) -> int:
     """Return the cycles of a step whose all-reduce begins when the last call has ended."""
     return sum(share.cycles + ring.cycles(share.gradient_bytes, mhz) for share in shares)
 
 
 def needed_link(
-    shares: Sequence[Share], ring: Ring, mhz: int, most: Fraction, *, overlap: bool
+    shares: Sequence[BackwardCall], ring: DeviceRing, mhz: int, most: Fraction, *, overlap: bool
 ) -> Fraction | None:
     """Return the slowest link in GB/s, of whole MB/s, that adds at most a part `most` of the step's cycles.
 
@@ -132,7 +132,7 @@ class DevicesQuestion:
     latency_us: Fraction | None = None
     most: Fraction = Fraction(1, 100)
 
-    def ring(self, profile: Profile) -> Ring:
+    def ring(self, profile: Profile) -> DeviceRing:
         """Return the devices and their link.
 
         Raises   ConfigError for a link that neither the user nor the product's file states, or one device
@@ -148,7 +148,7 @@ class DevicesQuestion:
         devices = own.dies if self.devices is None else self.devices
         if devices < 2:
             raise ConfigError(f"{profile.variant}: is one die to a package; give --devices of 2 or more")
-        return Ring(devices, Fraction(str(rate)), Fraction(str(latency)))
+        return DeviceRing(devices, Fraction(str(rate)), Fraction(str(latency)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class ParallelStep:
 class DevicesAnswer(StudyAnswer):
     """The steps, by start of L2, and the ring that they are of."""
 
-    ring: Ring
+    ring: DeviceRing
     steps: tuple[ParallelStep, ...]
 
 
@@ -226,14 +226,14 @@ def study_devices(
 
 
 def _step(
-    question: DevicesQuestion, start: str, times: Sequence[float], ring: Ring, profile: Profile
+    question: DevicesQuestion, start: str, times: Sequence[float], ring: DeviceRing, profile: Profile
 ) -> ParallelStep:
     mhz = profile.clock.cube_mhz
-    rows, shares = [], list[Share]()
+    rows, shares = [], list[BackwardCall]()
     for layer, time_us in zip(question.layers, times, strict=True):
         size = gradient_bytes(layer, question.dtype)
         rows.append(LayerShare(layer.name, layer.count, time_us, size, ring.cycles(size, mhz) / mhz))
-        shares += [Share(round(time_us * mhz), size)] * layer.count
+        shares += [BackwardCall(round(time_us * mhz), size)] * layer.count
     # The last layer first: equal layers stand where the first of them does.
     shares.reverse()
     calls = sum(share.cycles for share in shares)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from ascendsim.cli import main
-from ascendsim.studies.devices import Ring, Share, in_turn, needed_link, overlapped, simulated
+from ascendsim.studies.devices import BackwardCall, DeviceRing, in_turn, needed_link, overlapped, simulated
 
 # At 1000 MHz a cycle is a nanosecond, and a GB/s a byte in a cycle.
 MHZ = 1000
@@ -19,7 +19,7 @@ MHZ = 1000
     [(2, 4000, 4000 + 20), (4, 4000, 6000 + 60), (3, 10, 14 + 40), (4, 0, 0)],
 )
 def test_a_ring_sends_each_share_and_waits_for_each_latency(devices, size, cycles):
-    assert Ring(devices, Fraction(1), Fraction(1, 100)).cycles(size, MHZ) == cycles
+    assert DeviceRing(devices, Fraction(1), Fraction(1, 100)).cycles(size, MHZ) == cycles
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_ring_sends_each_share_and_waits_for_each_latency(devices, size, cycle
     ],
 )
 def test_steps_by_hand(shares, together, apart):
-    shares, ring = [Share(*one) for one in shares], Ring(2, Fraction(1), Fraction(1, 100))
+    shares, ring = [BackwardCall(*one) for one in shares], DeviceRing(2, Fraction(1), Fraction(1, 100))
     assert simulated(shares, ring, MHZ) == overlapped(shares, ring, MHZ) == together
     assert in_turn(shares, ring, MHZ) == apart
 
@@ -44,8 +44,8 @@ def test_steps_by_hand(shares, together, apart):
 def test_one_pass_is_the_simulation_and_the_link_the_slowest_one(seed):
     drawn = random.Random(seed)
     sizes = [(drawn.randrange(1, 500), drawn.choice((0, drawn.randrange(9000)))) for _ in range(seed % 9 + 1)]
-    shares, devices = [Share(*one) for one in sizes], drawn.randrange(2, 9)
-    ring = Ring(devices, Fraction(drawn.randrange(1, 90), 7), Fraction(drawn.randrange(3), 1000))
+    shares, devices = [BackwardCall(*one) for one in sizes], drawn.randrange(2, 9)
+    ring = DeviceRing(devices, Fraction(drawn.randrange(1, 90), 7), Fraction(drawn.randrange(3), 1000))
     assert simulated(shares, ring, MHZ) == overlapped(shares, ring, MHZ)
     calls, most = sum(one.cycles for one in shares), Fraction(1, 10)
     needed = needed_link(shares, ring, MHZ, most, overlap=True)
