@@ -18,7 +18,8 @@ from ascendsim.report.calls import points_of, roof_of, roofline_picture
 from ascendsim.report.document import CallReport, run_document
 from ascendsim.report.page.charts import svg
 from ascendsim.studies.codesign import study_codesign
-from ascendsim.studies.devices import DevicesQuestion, study_devices
+from ascendsim.studies.devices import study_devices
+from ascendsim.studies.devices_records import DevicesQuestion
 from ascendsim.studies.engine.point import StudyPoint
 from ascendsim.studies.engine.run import Budget, Engine, Store, calls_table
 from ascendsim.studies.hardware.figures import enlargings
@@ -482,7 +483,7 @@ NOT_CALLED = {
         rules.loader: load_rules product_names rule_set_names rules_digest known_product rule_product
         rules.resolve: resolve
         studies.arithmetic.math: Attribution Judged Math as_dot as_text reduction_tree
-        studies.devices: DevicesAnswer DevicesQuestion
+        studies.devices_records: DevicesAnswer DevicesQuestion
         studies.engine.point: StudyPoint code_version
         studies.engine.run: Budget require_answer Store
         studies.hardware.records: Design DesignAnswer DesignQuestion Doubt LayerGain Gain HardwareAnswer

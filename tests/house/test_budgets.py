@@ -13,11 +13,13 @@ import ascendsim
 
 ROOT = Path(ascendsim.__file__).parent
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.rglob("*.py")}
-MOST_FILES = 293  # of the package; layers of all kinds and devices brought 7; the aim is 190. Intervals, calibration and lost elements brought 12
+# Layers of all kinds and steps on several devices brought 8.
+MOST_FILES = 294  # of the package; the aim is 190. Intervals, calibration and lost elements brought 12
 MOST_TEST_FILES = 206  # steps on several devices
 # Of code, without comments, docstrings and blanks; the aim is 34,000. Causes, decades and limits of
 # gradients in `studies.modes` took 470.
-MOST_LINES = 50_650  # the aim is 34,000; layers of all kinds and devices brought 950; intervals, calibration, lost elements and verdicts brought 1,900
+# Layers of all kinds and steps on several devices brought 950.
+MOST_LINES = 50_670  # the aim is 34,000; intervals, calibration, lost elements and verdicts brought 1,900
 MOST_IN_A_FOLDER, MOST_LARGER_FOLDERS = 12, 2
 MOST_REPEATED = 8  # class names
 LAYOUT = {

@@ -245,6 +245,7 @@ RECORDS = {
     "program/instruction.py",
     "program/kernel.py",
     "program/places.py",
+    "studies/devices_records.py",
     "studies/hardware/records.py",
     "studies/identify/records.py",
     "studies/modes/choice.py",

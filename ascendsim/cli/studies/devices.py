@@ -45,7 +45,8 @@ def devices(arguments: Any) -> int:
     """Answer `study devices`: print the answer, and write the files that were asked for."""
     from ascendsim.cli.studies.output import engine_of, output_of, write_calls
     from ascendsim.report.studies.devices import devices_answered, devices_compared
-    from ascendsim.studies.devices import DevicesQuestion, study_devices
+    from ascendsim.studies.devices import study_devices
+    from ascendsim.studies.devices_records import DevicesQuestion
 
     for name, least in (("link_gb_per_s", 0.001), ("link_latency_us", 0.0), ("most", 0.0)):
         value = getattr(arguments, name)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from ascendsim.report.page.records import Page, Section
 from ascendsim.report.studies.answer import Answered, Compared
-from ascendsim.studies.devices import DevicesAnswer
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, share, us, words
+
+if TYPE_CHECKING:
+    from ascendsim.studies.devices_records import DevicesAnswer
 
 RATE = form(",.4g")
 STEPS = (
