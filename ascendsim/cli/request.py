@@ -217,7 +217,7 @@ def left_out_of(workload: Workload) -> dict[str, Any]:
     return {
         "share": lost / (made + lost),
         "unknown": sum(one.count for one in left_out if one.macs is None),
-        "of": sum(one.count for one in (*workload.layers, *left_out)),
+        "of": sum(layer.count for layer in workload.layers) + sum(one.count for one in left_out),
         "layers": [asdict(one) for one in left_out],
     }
 

@@ -35,7 +35,7 @@ from ascendsim.cli.tensors import (
 )
 from ascendsim.errors import AscendSimError, ConfigError, DataError
 from ascendsim.ops.options.keywords import CallOptions, Keywords
-from ascendsim.ops.problems.layers import kind_of
+from ascendsim.ops.problems.layers import ProductLayer, TbcLayer, kind_of
 from ascendsim.parallel import in_order
 from ascendsim.progress import busy, progress
 from ascendsim.report.document import CallReport, layer_entry, network_document, run_document
@@ -127,13 +127,13 @@ def backward(problem: LayerProblem, tensors: Tensors, mask: Mask, profile: Profi
 
     given = tensors.grad_output, tensors.input, tensors.weight
     words = _keywords(profile, arguments, tiling_of(arguments, arguments.layer)) | {"order": arguments.order}
-    math, kind = arguments.cube_math_type, kind_of(problem)
+    math = arguments.cube_math_type
     with _one_of_several(profile, arguments):
-        if kind == "conv_tbc":
+        if isinstance(problem, TbcLayer):
             words.pop("layout", None)  # has none; `estimate_layer` refuses another than the usual one
             return conv_tbc_backward(*given, bias_like(*given[::2]), problem.padding, math, **words)
-        if kind != "conv":
-            return product_backward(*given, kind == "linear", mask, math, **words)
+        if isinstance(problem, ProductLayer):
+            return product_backward(*given, problem.linear, mask, math, **words)
         return convolution_backward(
             *given,
             # bias_sizes, which the interface asks for only where the gradient of the bias is wanted.
@@ -249,14 +249,14 @@ BYTES_PER_ELEMENT = 16
 
 def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> Answer:
     """Run one convolution on every product."""
-    from ascendsim import layer_problem
+    from ascendsim import ConvProblem, layer_problem
     from ascendsim.report.folder import write_run_folder
     from ascendsim.studies.ratios import ratios
     from ascendsim.validate.run import tuning_noise
 
     problem = layer_problem(**request.options)
     # A file brings a grad_output of its own, which must be the one that its other arrays imply.
-    if request.arrays is not None:
+    if request.arrays is not None and isinstance(problem, ConvProblem):
         problem.check_grad_output(request.arrays["grad_output"].shape)
     about = {}
     if arguments.cycles_only:

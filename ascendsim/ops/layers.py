@@ -71,7 +71,7 @@ def estimate_layer(
     Raises   as `estimate`; UnsupportedError for operands of a product in several formats
     """
     if not isinstance(problem, ProductLayer | TbcLayer):
-        asked = {"output_mask": output_mask, "strides": strides, "stop_above": stop_above}
+        asked: dict[str, Any] = {"output_mask": output_mask, "strides": strides, "stop_above": stop_above}
         return estimate(problem, dtype, cube_math_type, **asked, **keywords)
     if strides is not None:
         raise ConfigError(f"estimate_layer: strides are of a convolution's tensors, not of a {problem.kind}")
@@ -115,7 +115,7 @@ def product_backward(
     carriers = {name: operand.carrier() for name, operand in operands.items()}
     machine = options.profile, options.l2_start
     results, made = run_graph(options.within(graph), *machine, carriers, order, options.engine)
-    gradients = {
+    gradients: dict[str, Any] = {
         name: formats.stored(made[name], dtypes[name]) if name in made else None for name in GRADIENTS
     }
     return ConvolutionBackwardResult(**fields(results), **gradients, order=name_of(order))
@@ -154,7 +154,8 @@ def _tbc(
     shapes["bias"] = problem.weight[2:]
     # The bias has the format of grad_output, as the one that it is added to.
     described = [TensorDescription(*each) for each in zip(shapes.values(), (*names, names[0]), strict=True)]
-    asked = ConvTbcBackwardCall(*described, problem.padding, cube_math_type)
+    arguments: tuple[Any, ...] = (*described, problem.padding, cube_math_type)
+    asked = ConvTbcBackwardCall(*arguments)
     usual = asked.with_usual_outputs(options.wanted_dtypes, (None, None, None))
     decision = resolve(usual, options.asked_product, options.rules)
     views = {name: View.row_major(shape) for name, shape in shapes.items()}

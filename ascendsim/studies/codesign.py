@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.studies.engine.point import NOTHING
 from ascendsim.studies.engine.run import Budget, Engine
@@ -170,7 +171,7 @@ def _asked(
     return TilingQuestion(
         layer.name,
         question.product,
-        layer.problem,
+        cast("ConvProblem", layer.problem),  # the command refuses others
         gradient,
         question.dtype,
         question.cube_math_type,

@@ -25,7 +25,7 @@ from ascendsim.studies.devices_records import (
     LayerShare,
     ParallelStep,
 )
-from ascendsim.studies.engine.point import StudyPoint
+from ascendsim.studies.engine.point import NOTHING, StudyPoint
 from ascendsim.studies.engine.run import Budget, Engine
 from ascendsim.studies.hardware.gains import Asking
 from ascendsim.studies.hardware.records import StudiedLayer
@@ -114,7 +114,7 @@ def study_devices(
 
     profile = load_profile(question.product)
     ring, asking = question.ring(profile), Asking(engine, budget)
-    call = question.product, {}, question.dtype, question.cube_math_type
+    call = question.product, NOTHING, question.dtype, question.cube_math_type
     points = {
         (layer, start): StudyPoint(
             layer.problem, *call, layer.gradients, start, label=f"{layer.name}, {start}"
@@ -147,7 +147,9 @@ def _step(
     shares.reverse()
     calls = sum(share.cycles for share in shares)
     alone, step = in_turn(shares, ring, mhz), overlapped(shares, ring, mhz)
-    needed = [needed_link(shares, ring, mhz, question.most, overlap=overlap) for overlap in (True, False)]
+    together, apart = (
+        needed_link(shares, ring, mhz, question.most, overlap=overlap) for overlap in (True, False)
+    )
     return ParallelStep(
         start,
         calls / mhz,
@@ -155,7 +157,8 @@ def _step(
         (step - calls) / mhz,
         (alone - calls) / alone,
         (step - calls) / step,
-        *(None if one is None else float(one) for one in needed),
+        None if together is None else float(together),
+        None if apart is None else float(apart),
         tuple(rows),
     )
 

@@ -53,12 +53,19 @@ def devices(arguments: Any) -> int:
         if value is not None and not value >= least:
             raise ConfigError(f"--{name.replace('_', '-')} is {value:g}; it must be {least:g} or more")
     title, layers = layers_of(arguments)
-    link = [_exact(arguments.link_gb_per_s), _exact(arguments.link_latency_us)]
     starts = tuple(dict.fromkeys(arguments.l2_start or ("step",)))
-    call = starts, arguments.dtype, arguments.cube_math_type
     questions = [
         DevicesQuestion(
-            title, product, layers, *call, arguments.devices, *link, Fraction(str(arguments.most)) / 100
+            title,
+            product,
+            layers,
+            starts,
+            arguments.dtype,
+            arguments.cube_math_type,
+            arguments.devices,
+            _exact(arguments.link_gb_per_s),
+            _exact(arguments.link_latency_us),
+            Fraction(str(arguments.most)) / 100,
         )
         for product in products_of(arguments)
     ]

@@ -77,10 +77,13 @@ def layer_gradients_float64(
     rows = result.reshape(-1, result.shape[-1])
     with np.errstate(invalid="ignore", over="ignore"):
         if problem.linear:
-            found = result @ b, rows.T @ a.reshape(-1, a.shape[-1]), rows.sum(axis=0)
+            found: Gradients = result @ b, rows.T @ a.reshape(-1, a.shape[-1]), rows.sum(axis=0)
         else:
             found = result @ b.swapaxes(-1, -2), a.swapaxes(-1, -2) @ result, None
-    return tuple(one if asked else None for one, asked in zip(found, output_mask, strict=True))
+    made_input, made_weight, made_bias = (
+        one if asked else None for one, asked in zip(found, output_mask, strict=True)
+    )
+    return made_input, made_weight, made_bias
 
 
 def _group(
