@@ -23,10 +23,12 @@ from ascendsim.errors import (
 if TYPE_CHECKING:
     from ascendsim.ops.check_schedule import check_schedule
     from ascendsim.ops.convolution_backward import conv_tbc_backward, convolution_backward, estimate
+    from ascendsim.ops.layers import estimate_layer, product_backward
     from ascendsim.ops.many import Item, estimate_many
     from ascendsim.ops.matmul import MatmulTiling, estimate_matmul, matmul
     from ascendsim.ops.plan import Plan, Tiling
     from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.layers import layer_problem
     from ascendsim.ops.problems.matmul import MatmulProblem
     from ascendsim.ops.schedules.base import Schedule
     from ascendsim.ops.tiling.legal_tilings import legal_tilings
@@ -63,11 +65,14 @@ __all__ = [
     "conv_tbc_backward",
     "convolution_backward",
     "estimate",
+    "estimate_layer",
     "estimate_many",
     "estimate_matmul",
+    "layer_problem",
     "legal_tilings",
     "load_profile",
     "matmul",
+    "product_backward",
     "read_plans",
     "write_plans",
 ]
@@ -86,11 +91,14 @@ _HOMES = {
     "conv_tbc_backward": "ascendsim.ops.convolution_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",
+    "estimate_layer": "ascendsim.ops.layers",
     "estimate_many": "ascendsim.ops.many",
     "estimate_matmul": "ascendsim.ops.matmul",
+    "layer_problem": "ascendsim.ops.problems.layers",
     "legal_tilings": "ascendsim.ops.tiling.legal_tilings",
     "load_profile": "ascendsim.profile",
     "matmul": "ascendsim.ops.matmul",
+    "product_backward": "ascendsim.ops.layers",
     "read_plans": "ascendsim.ops.tiling.plan_files",
     "write_plans": "ascendsim.ops.tiling.plan_files",
 }

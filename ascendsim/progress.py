@@ -22,8 +22,13 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
     """Give a function to call with the name of each of `total` tasks before it begins."""
     # On standard error, since what is printed may be JSON for another program.
     if not sys.stderr.isatty():
-        begun: list[str] = []
-        with _lines(lambda: f"{len(begun)} of {total}: {begun[-1]}" if begun else f"0 of {total}"):
+        begun, since = list[str](), monotonic()
+
+        def said() -> str:
+            left = time_left(len(begun) - 1, total, monotonic() - since)
+            return f"{len(begun)} of {total}: {begun[-1]}{left}" if begun else f"0 of {total}"
+
+        with _lines(said):
             yield begun.append
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -40,6 +45,11 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
             told = True
 
         yield advance
+
+
+def time_left(done: int, total: int, seconds: float) -> str:
+    """Return the words for the time that is left, as if what is left took as long as what is done."""
+    return f", about {seconds / done * (total - done):.0f} s left" if 0 < done < total else ""
 
 
 class Counted:
@@ -68,7 +78,7 @@ def counted() -> Iterator[Counted]:
     """
     if not sys.stderr.isatty():
         line = _LineNowAndThen()
-        yield Counted(lambda _done, _total, said: line(said))
+        yield Counted(line)
         return
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
@@ -92,12 +102,15 @@ class _LineNowAndThen:
     SECONDS = 10
 
     def __init__(self) -> None:
-        self._last = monotonic()
+        self._said = self._began = self._last = monotonic()
 
-    def __call__(self, said: str) -> None:
-        if monotonic() - self._last >= self.SECONDS:
-            self._last = monotonic()
-            print(said, file=sys.stderr, flush=True)
+    def __call__(self, done: int, total: int, said: str) -> None:
+        # A round begins where the one before it ended.
+        self._began, self._last = (self._last if done == 1 else self._began), monotonic()
+        if self._last - self._said >= self.SECONDS:
+            self._said = self._last
+            left = time_left(done, total, self._last - self._began)
+            print(f"{said}{left}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -253,6 +253,7 @@ def _profiles(arguments: Any) -> int:
 
 def add_study(choices: Any) -> dict[str, Any]:
     """Add the command with one subcommand a study, and return their parsers by name."""
+    from ascendsim.cli.studies.devices import add_devices
     from ascendsim.cli.studies.hardware import add_codesign, add_hardware
     from ascendsim.cli.studies.precision import add_precision
     from ascendsim.cli.studies.tiling import add_tiling
@@ -274,4 +275,5 @@ def add_study(choices: Any) -> dict[str, Any]:
         "study codesign": add_codesign(kinds),
         "study traffic": add_traffic(kinds),
         "study why": add_why(kinds),
+        "study devices": add_devices(kinds),
     }

@@ -129,13 +129,15 @@ def write_tiling(document: Entry, arguments: Any) -> None:
 def _require_entries(file: PlanFile, request: Single | Network) -> None:
     """Refuse entries (runtime_kb) that belong to no layer of this run: they would be ignored."""
     from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.layers import layer_problem
     from ascendsim.ops.tiling.entries import LayerEntries
 
     entries = [plan for plan in file.plans.values() if isinstance(plan, LayerEntries)]
     if not entries:
         return
-    problems = [ConvProblem(**options) for options in request.each_options]
-    if not any(one.has_layer(problem) for one in entries for problem in problems):
+    problems = [layer_problem(**options) for options in request.each_options]
+    convolutions = [problem for problem in problems if isinstance(problem, ConvProblem)]
+    if not any(one.has_layer(problem) for one in entries for problem in convolutions):
         count = sum(len(one.entries) for one in entries)
         raise ConfigError(
             f"{file.path}: none of its {count} entries is for what is run; entries name their layer, batch "

@@ -7,9 +7,9 @@ import math
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ascendsim.cli.tensors import npz_attributes, read_npz
 from ascendsim.errors import ConfigError, ShapeError
@@ -18,6 +18,7 @@ from ascendsim.workloads import Layer, Workload, load_workload, workload_names
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.layers import LayerProblem
 
 
 Mask = tuple[bool, bool, bool]
@@ -28,10 +29,10 @@ DEFAULT_DTYPE = "float16"
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One convolution: a title, the keywords of `ConvProblem`, which gradients, the user's arrays if any.
+    """One layer: a title, the keywords of `layer_problem`, which gradients, the user's arrays if any.
 
     layer_names   the layers of the network that it is one of, if any
-    layer         its name there; None for another convolution
+    layer         its name there; None for another one
     """
 
     title: str
@@ -43,7 +44,7 @@ class Single:
 
     @property
     def each_options(self) -> list[dict[str, Any]]:
-        """The keywords of `ConvProblem` of all that is run."""
+        """The keywords of `layer_problem` of all that is run."""
         return [self.options]
 
 
@@ -66,7 +67,7 @@ class Network:
 
     @property
     def each_options(self) -> list[dict[str, Any]]:
-        """The keywords of `ConvProblem` of every layer."""
+        """The keywords of `layer_problem` of every layer."""
         return [layer.problem_options(self.batch) for layer in self.layers]
 
     def mask_of(self, layer: Layer) -> Mask:
@@ -84,7 +85,10 @@ def read_request(arguments: Any, batch: int = 1) -> Single | Network:
     """
     if arguments.npz is not None:
         _refuse(
-            arguments, ("layer", "workload", "batch", "input", "weight"), "--npz", "the file gives the sizes"
+            arguments,
+            ("layer", "workload", "batch", "input", "weight", "kind"),
+            "--npz",
+            "the file gives the sizes",
         )
         return _from_npz(arguments)
     if arguments.input is not None or arguments.weight is not None:
@@ -93,7 +97,7 @@ def read_request(arguments: Any, batch: int = 1) -> Single | Network:
         )
         return _from_sizes(arguments)
     why = "these go with --input and --weight; a layer brings its own"
-    _refuse(arguments, _SHAPE_OPTIONS, "a workload", why)
+    _refuse(arguments, ("kind", *_SHAPE_OPTIONS), "a workload", why)
     return _from_workload(arguments, batch)
 
 
@@ -120,6 +124,8 @@ def _from_sizes(arguments: Any) -> Single:
     options = {"input": arguments.input, "weight": arguments.weight, **_shape_options(arguments)}
     kind = "transposed convolution" if arguments.transposed else "convolution"
     title = f"a {kind} {_by(arguments.input)} with {_by(arguments.weight)}"
+    if arguments.kind not in (None, "conv"):
+        options["kind"], title = arguments.kind, f"a {arguments.kind} {title.partition(' convolution ')[2]}"
     return Single(title, options, arguments.mask or (True, True, True))
 
 
@@ -139,7 +145,7 @@ def _from_workload(arguments: Any, usual_batch: int) -> Single | Network:
     rows = workload.select(arguments.layer)
     if len(rows) > 1:
         title = f"{len(rows)} layers ({arguments.layer}) of {workload.title}"
-        return Network(replace(workload, title=title, layers=rows), batch, arguments.mask, names)
+        return Network(replace(workload, title=title, layers=rows, left_out=()), batch, arguments.mask, names)
     (layer,) = rows
     # A convolution before a batch normalisation has no bias, and training no gradient of it. Who asks for one
     # layer wants its grad_input, although training has no use for that of the first.
@@ -173,17 +179,47 @@ def _by(values: tuple[int, ...]) -> str:
     return "x".join(map(str, values))
 
 
-def problem_of(layer: Layer, batch: int) -> ConvProblem:
-    """Return the convolution of a layer of a network.
+def problem_of(layer: Layer, batch: int) -> LayerProblem:
+    """Return what a layer of a network computes.
 
     Raises   ShapeError that names the layer: of the many in a file of one's own, which has the mistake?
     """
-    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.layers import layer_problem
 
     try:
-        return ConvProblem(**layer.problem_options(batch))
+        return layer_problem(**layer.problem_options(batch))
     except ShapeError as error:
         raise ShapeError(f"layer {layer.name}: {error}") from None
+
+
+def convolution_of(layer: Layer, batch: int) -> ConvProblem:
+    """Return the convolution of a layer, for a study that knows no other kind.
+
+    Raises   ConfigError for a layer of another kind
+    """
+    if layer.kind != "conv":
+        raise ConfigError(
+            f"layer {layer.name} is of kind {layer.kind}, and this study is of convolutions; name those alone"
+        )
+    return cast("ConvProblem", problem_of(layer, batch))
+
+
+def left_out_of(workload: Workload) -> dict[str, Any]:
+    """Return what multiplies in a network and is not run, and its known share of all multiply-adds forward.
+
+    Values   share: a part of 1; unknown: how many have an unknown number; layers: of each kind and size a
+             name, count and macs of one of them for one image; of: number of all layers, with these
+    """
+    left_out = workload.left_out
+    lost = sum(one.count * (one.macs or 0) for one in left_out)
+    # All grow with the batch alike.
+    made = sum(layer.count * problem_of(layer, 1).macs for layer in workload.layers)
+    return {
+        "share": lost / (made + lost),
+        "unknown": sum(one.count for one in left_out if one.macs is None),
+        "of": sum(layer.count for layer in workload.layers) + sum(one.count for one in left_out),
+        "layers": [asdict(one) for one in left_out],
+    }
 
 
 GRADIENT_NAMES = ("input", "weight", "bias")
@@ -350,6 +386,12 @@ def add_problem(command: Any, batch: int = 1) -> None:
     what.add_argument("--npz", type=Path, metavar="FILE", help="your own grad_output, input and weight")
     what.add_argument("--input", type=sizes, metavar="N,C,H,W", help="sizes of the input of one convolution")
     what.add_argument("--weight", type=sizes, metavar="CO,CI,KH,KW", help="sizes of its weight")
+    what.add_argument(
+        "--kind",
+        choices=("conv", "linear", "matmul", "conv_tbc"),
+        help="what it is (default conv): linear has sizes N,..,K and M,K, a matmul of two activations "
+        "N,..,M,K and N,..,K,L, conv_tbc T,N,C and K,C,CO",
+    )
     # None where they are absent, so that an option beside a workload or a file can be recognised.
     for name in ("stride", "padding", "dilation", "output-padding"):
         what.add_argument(

@@ -19,11 +19,13 @@ from ascendsim.cli.request import (
     Network,
     Single,
     each_once,
+    left_out_of,
     problem_of,
     read_request,
 )
 from ascendsim.cli.tensors import (
     Tensors,
+    bias_like,
     memory_advice,
     normal_tensors,
     npz_dtypes,
@@ -32,6 +34,7 @@ from ascendsim.cli.tensors import (
 )
 from ascendsim.errors import AscendSimError, ConfigError, DataError
 from ascendsim.ops.options.keywords import CallOptions, Keywords
+from ascendsim.ops.problems.layers import ProductLayer, TbcLayer, kind_of
 from ascendsim.parallel import in_order
 from ascendsim.progress import busy, progress
 from ascendsim.report.document import CallReport, layer_entry, network_document, run_document
@@ -40,7 +43,7 @@ from ascendsim.report.tables import Entry
 
 if TYPE_CHECKING:
     from ascendsim.cli.request import Mask
-    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.layers import LayerProblem
     from ascendsim.profile import Profile
     from ascendsim.workloads import Layer
 
@@ -117,15 +120,21 @@ def _listed(names: Sequence[str]) -> str:
 Answer = tuple[Entry, Callable[[Path], Sequence[Path]]]
 
 
-def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profile, arguments: Any) -> Any:
+def backward(problem: LayerProblem, tensors: Tensors, mask: Mask, profile: Profile, arguments: Any) -> Any:
     """Compute gradients and cycles."""
-    from ascendsim import convolution_backward
+    from ascendsim import conv_tbc_backward, convolution_backward, product_backward
 
+    given = tensors.grad_output, tensors.input, tensors.weight
+    words = _keywords(profile, arguments, tiling_of(arguments, arguments.layer)) | {"order": arguments.order}
+    math = arguments.cube_math_type
     with _one_of_several(profile, arguments):
+        if isinstance(problem, TbcLayer):
+            words.pop("layout", None)  # has none; `estimate_layer` refuses another than the usual one
+            return conv_tbc_backward(*given, bias_like(*given[::2]), problem.padding, math, **words)
+        if isinstance(problem, ProductLayer):
+            return product_backward(*given, problem.linear, mask, math, **words)
         return convolution_backward(
-            tensors.grad_output,
-            tensors.input,
-            tensors.weight,
+            *given,
             # bias_sizes, which the interface asks for only where the gradient of the bias is wanted.
             [problem.grad_output[1]] if mask[2] else None,
             problem.stride,
@@ -135,14 +144,13 @@ def backward(problem: ConvProblem, tensors: Tensors, mask: Mask, profile: Profil
             problem.output_padding,
             problem.groups,
             mask,
-            arguments.cube_math_type,
-            order=arguments.order,
-            **_keywords(profile, arguments, tiling_of(arguments, arguments.layer)),
+            math,
+            **words,
         )
 
 
 def estimate_cycles(
-    problem: ConvProblem,
+    problem: LayerProblem,
     dtype: str | Sequence[str],
     mask: Mask,
     arguments: Any,
@@ -153,12 +161,12 @@ def estimate_cycles(
 
     The last two come last because studies repeat a call with others; without `plans` those asked for.
     """
-    from ascendsim import estimate
+    from ascendsim import estimate_layer
 
     tiling = tiling_of(arguments, arguments.layer) if plans is None else plans
     keywords = _keywords(profile, arguments, tiling)
     with _one_of_several(profile, arguments):
-        return estimate(problem, dtype, arguments.cube_math_type, output_mask=mask, **keywords)
+        return estimate_layer(problem, dtype, arguments.cube_math_type, output_mask=mask, **keywords)
 
 
 @contextmanager
@@ -204,7 +212,7 @@ WARM_NOTE = "all warm: {:,.2f} us."
 
 
 def _beside_warm(
-    problem: ConvProblem, dtype: str | Sequence[str], mask: Mask, arguments: Any, run: CallReport
+    problem: LayerProblem, dtype: str | Sequence[str], mask: Mask, arguments: Any, run: CallReport
 ) -> CallReport:
     """Add to the note on L2 what the call takes if L2 is warm."""
     warm_us = _warm_us(problem, dtype, mask, arguments, run.profile, run.result)
@@ -216,7 +224,7 @@ def _beside_warm(
 
 
 def _warm_us(
-    problem: ConvProblem,
+    problem: LayerProblem,
     dtype: str | Sequence[str],
     mask: Mask,
     arguments: Any,
@@ -224,25 +232,25 @@ def _warm_us(
     result: Any,
 ) -> float:
     """Return the time of a call under the same plans with L2 warm."""
-    from ascendsim import estimate
+    from ascendsim import estimate_layer
 
     plans = {kernel.name: kernel.plan for kernel in result.kernels if kernel.plan is not None}
     words = _keywords(profile, arguments, plans or None)
     words |= {"l2_start": WARM, "engine": "compiled", "schedule": None}
-    made = estimate(problem, dtype, arguments.cube_math_type, output_mask=mask, **words)
+    made = estimate_layer(problem, dtype, arguments.cube_math_type, output_mask=mask, **words)
     return made.time_us
 
 
 def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> Answer:
     """Run one convolution on every product."""
-    from ascendsim import ConvProblem
+    from ascendsim import ConvProblem, layer_problem
     from ascendsim.report.folder import write_run_folder
     from ascendsim.studies.ratios import ratios
     from ascendsim.validate.run import tuning_noise
 
-    problem = ConvProblem(**request.options)
+    problem = layer_problem(**request.options)
     # A file brings a grad_output of its own, which must be the one that its other arrays imply.
-    if request.arrays is not None:
+    if request.arrays is not None and isinstance(problem, ConvProblem):
         problem.check_grad_output(request.arrays["grad_output"].shape)
     about = {}
     if arguments.cycles_only:
@@ -276,7 +284,7 @@ def _dtype(request: Single, arguments: Any) -> str | Sequence[str]:
     return npz_dtypes(arguments.npz, request.arrays, arguments.dtype)
 
 
-def _work(problem: ConvProblem, mask: Sequence[bool]) -> str:
+def _work(problem: LayerProblem, mask: Sequence[bool]) -> str:
     """Return the multiply-adds of the gradients that are asked for."""
     # The bias's gradient is a sum: it multiplies nothing.
     macs = sum(mask[:2]) * problem.macs
@@ -284,7 +292,7 @@ def _work(problem: ConvProblem, mask: Sequence[bool]) -> str:
 
 
 def _backward_runs(
-    request: Single, problem: ConvProblem, tensors: Tensors, profiles: Sequence[Profile], arguments: Any
+    request: Single, problem: LayerProblem, tensors: Tensors, profiles: Sequence[Profile], arguments: Any
 ) -> list[CallReport]:
     """Compute on every product and judge all of them by the same float64 gradients."""
     from ascendsim.studies.sweep import float64_references, judge
@@ -303,7 +311,7 @@ def _backward_runs(
 
 def _with_intervals(
     request: Single,
-    problem: ConvProblem,
+    problem: LayerProblem,
     dtype: str | Sequence[str],
     runs: Sequence[CallReport],
     arguments: Any,
@@ -322,7 +330,7 @@ def _with_intervals(
     return [replace(run, interval=own) for run, own in zip(runs, found, strict=True)]
 
 
-def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
+def _tensors(request: Single, problem: LayerProblem, arguments: Any) -> Tensors:
     """Make or take the tensors, unless the run cannot fit: before the machine begins to swap.
 
     Raises   DataError with the need and what there is; BudgetError
@@ -343,15 +351,17 @@ def _tensors(request: Single, problem: ConvProblem, arguments: Any) -> Tensors:
     return npz_tensors(arguments.npz, request.arrays, arguments.dtype)
 
 
-def _shape(problem: ConvProblem) -> dict[str, Any]:
+def _shape(problem: LayerProblem) -> dict[str, Any]:
     """Describe a problem by its shapes and by what differs from the ordinary case."""
     shown: dict[str, Any] = {"input": problem.input, "weight": problem.weight}
+    if kind_of(problem) != "conv":
+        shown["kind"] = kind_of(problem)
     # Default values are left out, except stride and padding, which readers look for first.
     for name, usual in (
         *(("stride", None), ("padding", None), ("dilation", 1)),
         *(("transposed", False), ("output_padding", 0), ("groups", 1)),
     ):
-        value = getattr(problem, name)
+        value = getattr(problem, name, usual)
         if isinstance(value, tuple) and len(set(value)) == 1:
             value = value[0]
         if value != usual:
@@ -359,6 +369,7 @@ def _shape(problem: ConvProblem) -> dict[str, Any]:
     return shown
 
 
+COUNTED = {"conv": "convolutions", "linear": "linear layers", "matmul": "products", "conv_tbc": "conv_tbc"}
 _INCLUDED = "The total includes grad_input of {}, which training does not need."
 _LEFT_OUT = "The total has no grad_input of {}, which training does not need; --mask {} adds it."
 
@@ -368,8 +379,12 @@ def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -
     from ascendsim.report.folder import write_network_folder
 
     dtype = arguments.dtype or DEFAULT_DTYPE
+    counts = {
+        word: sum(layer.count for layer in request.layers if layer.kind == kind)
+        for kind, word in COUNTED.items()
+    }
     shown = {
-        "convolutions": sum(layer.count for layer in request.layers),
+        **{kind: count for kind, count in counts.items() if count},
         "distinct": len(request.layers),
         **settings(request.mask or (True, True, True), dtype, arguments),
         "gradients": _gradients(request),
@@ -379,8 +394,13 @@ def run_network(request: Network, profiles: Sequence[Profile], arguments: Any) -
     products = [(profile, [one.entry for one in layers]) for profile, layers in made]
     title = f"{request.workload.title}, batch {request.batch}"
     notes = [_notes(request) + _warm_notes(layers, arguments) for _, layers in made]
-    document = network_document(title, shown, products, arguments.words, notes)
-    lines = [_backward(layers) for _, layers in made] if arguments.out is not None else []
+    left_out = left_out_of(request.workload)
+    document = network_document(title, shown, products, arguments.words, notes, left_out)
+    # At the top of the file: they have a name and no time.
+    absent = [
+        Listed({"Op Name": f"left out: {o['name']}", "OP Type": o["kind"]}, 0.0) for o in left_out["layers"]
+    ]
+    lines = [absent + _backward(layers) for _, layers in made] if arguments.out is not None else []
     return document, partial(write_network_folder, document=document, profiles=profiles, lines=lines)
 
 
@@ -447,7 +467,7 @@ def _estimate_layers(
     return [(profile, made[at * count : (at + 1) * count]) for at, profile in enumerate(profiles)]
 
 
-def _entry(dtype: str, arguments: Any, task: tuple[Profile, Layer, ConvProblem, Mask]) -> _Made:
+def _entry(dtype: str, arguments: Any, task: tuple[Profile, Layer, LayerProblem, Mask]) -> _Made:
     """Estimate one layer on one product, and say it in plain values: spans are not sent between processes."""
     profile, layer, problem, mask = task
     plans = tiling_of(arguments, layer.name)

@@ -14,7 +14,7 @@ from ascendsim.errors import DataError, UnsupportedError, close_matches
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 
 if TYPE_CHECKING:
-    from ascendsim.ops.problems.convolution import ConvProblem
+    from ascendsim.ops.problems.layers import LayerProblem
 
 TENSORS = ("grad_output", "input", "weight")
 ATTRIBUTES = (
@@ -39,7 +39,7 @@ class Tensors:
         return _one_if_equal(tuple(lookup_dtype(tensor.dtype).name for tensor in tensors))
 
 
-def normal_tensors(problem: ConvProblem, dtype: str, seed: int) -> Tensors:
+def normal_tensors(problem: LayerProblem, dtype: str, seed: int) -> Tensors:
     """Draw standard normal tensors and round them to a format; the same seed gives the same bits.
 
     Raises   UnsupportedError for an unknown format
@@ -53,6 +53,11 @@ def normal_tensors(problem: ConvProblem, dtype: str, seed: int) -> Tensors:
         stored(random.standard_normal(shape, dtype=np.float32), dtype) for shape in shapes
     )
     return Tensors(grad_output, image, weight, f"standard normal, seed {seed}")
+
+
+def bias_like(grad_output: Any, weight: Any) -> Any:
+    """Return the bias of a conv_tbc, of which its interface reads shape and format alone."""
+    return stored(np.zeros(weight.shape[2:], np.float32), lookup_dtype(grad_output.dtype).name)
 
 
 def require_tensor_dtype(dtype: str) -> None:

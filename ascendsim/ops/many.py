@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.errors import AscendSimError, ConfigError, shown
 from ascendsim.frozen import FrozenMap
-from ascendsim.ops.convolution_backward import estimate
 from ascendsim.ops.graph_times import left_by_graph
-from ascendsim.ops.lowering.kernels import lower
-from ascendsim.ops.options.asked import planned_call
+from ascendsim.ops.layers import estimate_layer, lowered_layer
 from ascendsim.ops.options.call import Options, options_of, require_known
 from ascendsim.ops.options.keywords import CallOptions
-from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.layers import LayerProblem
 from ascendsim.ops.results import Estimate
-from ascendsim.ops.running import common_fields, time_graph
+from ascendsim.ops.running import time_graph
 from ascendsim.parallel import in_order, worker_count
 from ascendsim.profile import Profile, load_profile
 from ascendsim.progress import progress
@@ -39,19 +37,19 @@ class ItemOptions(CallOptions, total=False):
 
 @dataclass(frozen=True, init=False)
 class Item:
-    """One call for `estimate_many`: what `estimate` takes, under the same names.
+    """One call for `estimate_many`: what `estimate_layer` takes, under the same names.
 
     Raises   TypeError for a keyword that `estimate` does not take
     """
 
-    problem: ConvProblem
+    problem: LayerProblem
     dtype: Format | Sequence[Format]
     cube_math_type: int
     options: Mapping[str, Any]
 
     def __init__(
         self,
-        problem: ConvProblem,
+        problem: LayerProblem,
         dtype: Format | Sequence[Format] = "float16",
         cube_math_type: int = 0,
         **options: Unpack[ItemOptions],
@@ -113,7 +111,7 @@ class _Estimates:
         number, item = task
         try:
             options: Any = {**item.options, "product": self._product(item.product)}
-            found = estimate(item.problem, item.dtype, item.cube_math_type, **options)
+            found = estimate_layer(item.problem, item.dtype, item.cube_math_type, **options)
         except AscendSimError as error:
             error.add_note(f"item {number} of estimate_many, counted from 0")
             # What a traceback holds on to is the whole call; out of another process none would come anyway.
@@ -150,7 +148,7 @@ def _item(number: int, given: Any) -> Item:
 def _words(item: Item) -> str:
     """Name an item on a line of the terminal."""
     product = item.product.variant if isinstance(item.product, Profile) else item.product
-    shape = item.problem.input if isinstance(item.problem, ConvProblem) else item.problem
+    shape = item.problem.input if hasattr(item.problem, "input") else item.problem
     return f"{shown(shape)} on {shown(product)}"
 
 
@@ -172,7 +170,7 @@ class L2Left:
     made: tuple[tuple[str, int, str], ...] = ()
     calls: int = 0
 
-    def found_by(self, problem: ConvProblem, dtype: str) -> Mapping[str, tuple[int, ...]]:
+    def found_by(self, problem: LayerProblem, dtype: str) -> Mapping[str, tuple[int, ...]]:
         """Return the data in L2 for a call: its grad_output is the latest grad_input of its size and format.
 
         What lies between two convolutions (an activation, a normalisation, an addition) makes the one of the
@@ -185,7 +183,7 @@ class L2Left:
 
 def left_by_call(
     left: L2Left,
-    problem: ConvProblem,
+    problem: LayerProblem,
     dtype: Format | Sequence[Format] = "float16",
     cube_math_type: int = 0,
     *,
@@ -197,9 +195,9 @@ def left_by_call(
     Raises   as `estimate`
     """
     options = options_of("left_by_call", keywords)
-    decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask)
-    graph = options.within(lower(call, decision.wanted))
-    state = left_by_graph(graph, options.profile, left.found_by(problem, call.dtypes["grad_output"]))
+    lowered, dtypes, _ = lowered_layer(problem, options, dtype, cube_math_type, output_mask)
+    graph = options.within(lowered)
+    state = left_by_graph(graph, options.profile, left.found_by(problem, dtypes["grad_output"]))
     # The next call has tensors of the same names, which are others.
     names = {name: f"call {left.calls}: {name}" for name in state if name not in left.held}
     held = {names.get(name, name): bytes_ for name, bytes_ in state.items()}
@@ -207,13 +205,13 @@ def left_by_call(
     if "grad_input" in graph.outputs:
         tensor = graph.outputs["grad_input"]
         name = names.get(tensor.name, "")
-        made = ((name, prod(problem.input), call.dtypes["grad_input"]), *made)
+        made = ((name, prod(problem.input), dtypes["grad_input"]), *made)
     return L2Left(FrozenMap(held), tuple(one for one in made if one[0] in held), left.calls + 1)
 
 
 def estimate_behind(
     left: L2Left,
-    problem: ConvProblem,
+    problem: LayerProblem,
     dtype: Format | Sequence[Format] = "float16",
     cube_math_type: int = 0,
     *,
@@ -227,10 +225,8 @@ def estimate_behind(
     """
     said: dict[str, Any] = {**keywords, "l2_start": CHAINED}
     options = options_of("estimate_behind", said)
-    decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask)
-    found = left.found_by(problem, call.dtypes["grad_output"])
-    graph = options.within(lower(call, decision.wanted))
-    results = time_graph(graph, options.profile, found, options.engine)
-    made = Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
+    graph, dtypes, fields = lowered_layer(problem, options, dtype, cube_math_type, output_mask)
+    found = left.found_by(problem, dtypes["grad_output"])
+    made = Estimate(**fields(time_graph(options.within(graph), options.profile, found, options.engine)))
     notes = tuple(SEQUENCE_NOTE if note == L2_NOTES[CHAINED] else note for note in made.notes)
     return replace(made, notes=notes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Unpack
 
@@ -151,7 +152,7 @@ def _lowered(
     p, profile, given = problem, options.profile, matmul_formats.operand_format(formats[0])
     compute = matmul_formats.compute_format(given, cube_math_type, profile)
     out = matmul_formats.result_format(given, out_dtype)
-    model = _accumulation(compute, options)
+    model = accumulation_of(compute, options)
     # Chosen once: the kernel keeps it in its facts, and whoever reads the result finds it there.
     plan = options.plans(p, ["matmul"], compute, out)["matmul"]
     shapes = {"a": p.stored_a, "b": p.stored_b}
@@ -160,16 +161,8 @@ def _lowered(
     if given != storage:
         for name in shapes:
             VectorKernels(graph, profile, model).convert(name, storage)
-    c = GmTensor.of("c", (p.batch, p.m, p.n), out, "output")
-    gemm = MatmulGemm(p, graph.now("a"), graph.now("b"), c, compute)
-    schedule = schedule_named(plan.schedule)(gemm, plan.tiling, profile)
-    ties = profile.generation.hf32_ties["matmul"]
-    math = MathSettings(model, ties, matmul_formats.overflow(profile, out))
-    graph.add(product_kernel("matmul", schedule, plan, math, p.macs, compute))
-    graph.holds("c", c, c.shape)
-    notes = (*(_notes(plan) if options.tiling is None else ()), l2_note(options.l2_start, "a"))
-    if through_ub(p, profile):
-        notes += (ND_NOTE,)
+    append_product(graph, "matmul", p, ("a", "b", "c"), plan, (compute, out), (profile, model))
+    notes = (*product_notes([(p, plan)], options), l2_note(options.l2_start, "a"))
     said = {
         "product": profile.product,
         "variant": profile.variant,
@@ -180,6 +173,39 @@ def _lowered(
     return graph.build(("c",)), said
 
 
+def append_product(
+    graph: GraphBuilder,
+    kernel: str,
+    p: MatmulProblem,
+    names: tuple[str, str, str],
+    plan: Plan,
+    formats: tuple[str, str],
+    machine: tuple[Profile, Accumulation],
+    op_type: str = "",
+) -> None:
+    """Append the kernel of a product of two tensors of the call, which lie as the product stores them.
+
+    names     of both operands and of the result
+    formats   in which the cube multiplies, and that of the result
+    """
+    (compute, out), (profile, model) = formats, machine
+    a = replace(graph.now(names[0]), shape=p.stored_a)
+    b = replace(graph.now(names[1]), shape=p.stored_b)
+    c = graph.make(names[2], (p.batch, p.m, p.n), out)
+    schedule = schedule_named(plan.schedule)(MatmulGemm(p, a, b, c, compute), plan.tiling, profile)
+    ties = profile.generation.hf32_ties["matmul"]
+    math = MathSettings(model, ties, matmul_formats.overflow(profile, out))
+    graph.add(product_kernel(kernel, schedule, plan, math, p.macs, compute, op_type))
+    graph.holds(names[2], c, c.shape)
+
+
+def product_notes(products: Sequence[tuple[MatmulProblem, Plan]], options: Options) -> tuple[str, ...]:
+    """Return whose tilings products follow, unless they are the user's, and which copies go through UB."""
+    chosen = [] if options.tiling is not None else [note for _, plan in products for note in _notes(plan)]
+    by_ub = any(through_ub(p, options.profile) for p, _ in products)
+    return (*dict.fromkeys(chosen), *([ND_NOTE] if by_ub else []))
+
+
 def _notes(plan: Plan) -> tuple[str, ...]:
     """Return by whose rules the tiling was chosen, and why not by the operator's."""
     if plan.rule:
@@ -187,7 +213,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
     return (NOTE, f"Not taken: the {plan.instead}.") if plan.instead else (NOTE,)
 
 
-def _accumulation(compute: str, options: Options) -> Accumulation:
+def accumulation_of(compute: str, options: Options) -> Accumulation:
     """Return the accumulation model of the cube for a format."""
     # Sums of integers are exact in any order; their model only says how they leave int32.
     if compute != INT8.name:

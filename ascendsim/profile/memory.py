@@ -462,6 +462,14 @@ class Scalar(NamedTuple):
     start_cycles: int
 
 
+class Package(NamedTuple):
+    """So many of the modelled device in one package, and the link between them; None: not known."""
+
+    dies: int = 1
+    link_gb_per_s: Exact | None = None
+    link_latency_us: float | None = None
+
+
 class Launch(NamedTuple):
     """Time to start a kernel, beside the work in it."""
 

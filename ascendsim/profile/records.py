@@ -28,6 +28,7 @@ from ascendsim.profile.memory import (
     LinkFigures,
     Load2d,
     Load3d,
+    Package,
     Scalar,
     Sync,
     Vector,
@@ -119,6 +120,7 @@ class Profile:
     queues: Mapping[str, int]
     vector_queues: Mapping[str, int]
     launch: Launch
+    package: Package
     accumulation: Mapping[str, str]
     deterministic_default: bool
     generation: Generation
@@ -220,6 +222,7 @@ def build_profile(names: Mapping[str, str], tree: Mapping[str, Any], sources: Ma
         queues=FrozenMap(own | queues["cube"]),
         vector_queues=FrozenMap(own),
         launch=Launch(**values["launch"]),
+        package=Package(**values.get("package", {})),
         accumulation=FrozenMap(values["accumulation"]),
         deterministic_default=values["deterministic_default"],
         generation=_generation(values["generation"]),

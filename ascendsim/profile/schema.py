@@ -239,6 +239,9 @@ TREE: dict[str, Any] = {
     "scalar": {"issue_cycles": COUNT, "start_us": MICROSECONDS},
     # A unified core has the queues of "cube" alone.
     "queues": Each(("cube", "vector"), ("cube",), Each(PIPES, (), SIZE)),
+    "package": Maybe(
+        {"dies": integer(1, MOST_CORES), "link_gb_per_s": Maybe(RATE), "link_latency_us": Maybe(MICROSECONDS)}
+    ),
     "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
     # Nothing that moves cycles: read by `studies/energy.py` alone.
     "energy": Maybe(

@@ -32,6 +32,7 @@ from ascendsim.report.tables import (
 from ascendsim.report.words import (
     closing_lines,
     common_lines,
+    left_out_line,
     problem_line,
     product_line,
     standards_line,
@@ -267,7 +268,7 @@ def run_page(
     }
     return Page(
         f"Backward of {document['title']}",
-        headline(products, document.get("ratios", ())),
+        f"{headline(products, document.get('ratios', ()))} {left_out_line(document.get('left_out'))}".strip(),
         tuple(sections),
         definitions,
         facts,

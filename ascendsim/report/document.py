@@ -185,11 +185,16 @@ def network_document(
     products: Sequence[tuple[Profile, Sequence[Entry]]],
     command: Sequence[str],
     notes: Sequence[Sequence[str]],
+    left_out: Mapping[str, Any] | None = None,
 ) -> Entry:
-    """Describe a network on several products, by the `layer_entry`s and the notes of each."""
+    """Describe a network on several products, by the `layer_entry`s and the notes of each.
+
+    left_out   what of it is not run: `share` of the multiply-adds forward, `unknown`, `of`, and `layers`
+    """
     return {
         **_head("ascendsim network 1", title, command),
         "problem": dict(problem),
+        "left_out": dict(left_out or {}),
         "products": [
             _product_entry(profile) | _network_entry(layers, own)
             for (profile, layers), own in zip(products, notes, strict=True)

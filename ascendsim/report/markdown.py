@@ -27,6 +27,7 @@ from ascendsim.report.tables import (
 from ascendsim.report.words import (
     closing_lines,
     common_lines,
+    left_out_line,
     problem_line,
     product_line,
     standards_line,
@@ -111,6 +112,7 @@ def _head(document: Entry) -> list[str]:
         f"# Backward of {document['title']}",
         problem_line(document["problem"]),
         headline(document["products"], document.get("ratios", ())),
+        left_out_line(document.get("left_out")),
         f"Made by ascendsim {document['ascendsim']} with `{command}`. All values are in result.json.",
     ]
     if len(document["products"]) > 1:

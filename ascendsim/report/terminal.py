@@ -36,6 +36,7 @@ from ascendsim.report.words import (
     closing_lines,
     closing_of_all,
     common_lines,
+    left_out_line,
     own_errors_in_short,
     problem_line,
     product_line,
@@ -92,6 +93,8 @@ def print_document(document: Entry, console: Console | None = None, *, details: 
     print_text(out, problem_line(document["problem"]))
     out.print()
     print_text(out, headline(products, document.get("ratios", ())))
+    if line := left_out_line(document.get("left_out")):
+        print_text(out, line)
     if len(products) > 1:
         print_table(out, products_table(products))
         for line in filter(None, (terms_line(products), own_errors_in_short(products))):

@@ -7,11 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ascendsim.report.tables import Entry, like_terms
+from ascendsim.studies.table import share
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
     """Name what was asked for, as it was asked."""
     return ", ".join(f"{name} {_text(value)}" for name, value in problem.items())
+
+
+def left_out_line(left_out: Mapping[str, Any] | None) -> str:
+    """Say what of a network is not in the times, and how much of its work that is; "" where nothing is."""
+    if not left_out or not left_out["layers"]:
+        return ""
+    layers, unknown = left_out["layers"], left_out["unknown"]
+    names = ", ".join(
+        f"{one['name']} ({one['kind']}{f', {n} of them' if (n := one['count']) > 1 else ''})"
+        for one in layers
+    )
+    count = sum(one["count"] for one in layers)
+    part = f"{'at least ' if unknown else ''}{share(left_out['share'])} % of the multiply-adds"
+    more = f"; how many {unknown} of them make is not known" if unknown else ""
+    return f"Not in these times: {count} of {left_out['of']} layers, {part}{more}: {names}."
 
 
 def core_name(core_structure: str, kind: str) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.profile.records import RESULTS
@@ -238,7 +239,7 @@ def _asked(
     return TilingQuestion(
         layer.name,
         question.product,
-        layer.problem,
+        cast("ConvProblem", layer.problem),  # the command refuses others
         gradient,
         question.dtype,
         question.cube_math_type,

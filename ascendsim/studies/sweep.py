@@ -16,8 +16,8 @@ from ascendsim.numerics.casts import decode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.lowering.call import GRADIENTS
-from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.reference.float64 import gradients_float64
+from ascendsim.ops.problems.layers import LayerProblem
+from ascendsim.ops.reference.float64 import layer_gradients_float64
 from ascendsim.parallel import in_order
 from ascendsim.profile import Profile, load_profile
 from ascendsim.profile.sources import by_source, ranged_figures
@@ -180,12 +180,12 @@ def effects_of(
 
 @default_arithmetic
 def float64_references(
-    problem: ConvProblem, grad_output: Any, input: Any, weight: Any, output_mask: tuple[bool, bool, bool]
+    problem: LayerProblem, grad_output: Any, input: Any, weight: Any, output_mask: tuple[bool, bool, bool]
 ) -> dict[str, Any]:
     """Return the float64 gradients of tensors as they are stored, by name; None where masked."""
     # Decoding is exact, so that the errors are those of the arithmetic alone, not of storing the tensors.
     carriers = [decode(tensor, lookup_dtype(tensor.dtype)) for tensor in (grad_output, input, weight)]
-    made = gradients_float64(problem, carriers[0], carriers[1], carriers[2], output_mask)
+    made = layer_gradients_float64(problem, carriers[0], carriers[1], carriers[2], output_mask)
     return dict(zip(GRADIENTS, made, strict=True))
 
 

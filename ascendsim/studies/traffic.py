@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.ops.convolution_backward import estimate
+from ascendsim.ops.layers import estimate_layer
 from ascendsim.ops.results import Estimate
 from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile import Profile, load_profile
@@ -40,8 +40,10 @@ def study_traffic(
     return TrafficAnswer(question, *studied(profile), tuple(found))
 
 
-def estimate_layer(
+def estimate_call(
     options: Mapping[str, Any], layer: StudiedLayer, profile: Profile, plans: Any = None
 ) -> Estimate:
     """Estimate a layer's gradients on a product, under plans if they are given; `options` of `estimate`."""
-    return estimate(layer.problem, output_mask=layer.gradients, product=profile, tiling=plans, **options)
+    return estimate_layer(
+        layer.problem, output_mask=layer.gradients, product=profile, tiling=plans, **options
+    )

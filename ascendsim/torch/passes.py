@@ -538,9 +538,13 @@ class LayerNames:
 
     def forward(self, weight: torch.Tensor) -> str:
         """Name the convolution with this weight that is running."""
-        name = self._running[-1].next_name() if self._running else UNNAMED
+        name = self.running()
         self._of_weights[_key(weight)] = name
         return name
+
+    def running(self) -> str:
+        """Name what is running, anew for each."""
+        return self._running[-1].next_name() if self._running else UNNAMED
 
     def backward(self, weight: torch.Tensor) -> str:
         """Name the convolution with this weight, as its forward was named."""

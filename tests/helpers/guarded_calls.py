@@ -31,9 +31,10 @@ from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.check_flags import check_flags
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
+from ascendsim.ops.problems.layers import layer_problem
 from ascendsim.ops.reference import ordered as sums
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.float64 import gradients_float64
+from ascendsim.ops.reference.float64 import gradients_float64, layer_gradients_float64
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.operators import operator_plan, product_tiling
 from ascendsim.timing.critical_path import critical_path, cycles_by_cause
@@ -393,6 +394,32 @@ def in_float64(scale):
     return gradients_float64(PROBLEM, *DOUBLES[scale])
 
 
+LINEAR = layer_problem(kind="linear", input=(4, 32), weight=(16, 32))
+
+
+def linear_tensors():
+    """Return grad_output, input and weight of a linear layer, with subnormal products."""
+    random = np.random.default_rng(7)
+    shapes = LINEAR.grad_output, LINEAR.input, LINEAR.weight
+    return [(random.standard_normal(shape) * 2.0**-65).astype(np.float32) for shape in shapes]
+
+
+def linear():
+    """Return the gradients of a linear layer, and cycles."""
+    made = ascendsim.product_backward(*linear_tensors(), True, product=PRODUCT)
+    return made.grad_input, made.grad_weight, made.grad_bias, made.time_us
+
+
+def linear_estimated():
+    """Estimate a linear layer."""
+    return told(ascendsim.estimate_layer(LINEAR, product=PRODUCT))
+
+
+def linear_in_float64():
+    """Return the gradients of a linear layer in float64, of subnormal products."""
+    return layer_gradients_float64(LINEAR, *(x.astype(np.float64) * 2.0**-450 for x in linear_tensors()))
+
+
 def eight_bit_tables():
     """Look up all codes of the formats of eight bits, and the values of the codes."""
     formats = [fmt for fmt in dtypes.DTYPES if fmt.bits == 8]
@@ -515,6 +542,8 @@ CALLS = {
         partial(estimated, dtype="float32", tiling="search", l2_start="chained"),
         partial(estimated, engine="simpy"),
     ],
+    "ops.layers.estimate_layer": [linear_estimated],
+    "ops.layers.product_backward": [linear],
     "ops.many.estimate_many": [many],
     "ops.matmul.estimate_matmul": [
         lambda: told(ascendsim.estimate_matmul(MatmulProblem(96, 80, 64), product=PRODUCT))
@@ -522,6 +551,7 @@ CALLS = {
     "ops.matmul.matmul": each(matmul),
     "ops.reference.call.reference_gradients": each(by_definition),
     "ops.reference.float64.gradients_float64": each(in_float64),
+    "ops.reference.float64.layer_gradients_float64": [linear_in_float64],
     "ops.reference.ordered.bias_gradient": [summed],
     "ops.tiling.legal_tilings.legal_tilings": [sampled_tilings],
     "ops.tiling.plan_files.read_plans": [PLANS],

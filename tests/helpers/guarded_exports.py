@@ -18,6 +18,8 @@ from ascendsim.report.calls import points_of, roof_of, roofline_picture
 from ascendsim.report.document import CallReport, run_document
 from ascendsim.report.page.charts import svg
 from ascendsim.studies.codesign import study_codesign
+from ascendsim.studies.devices import study_devices
+from ascendsim.studies.devices_records import DevicesQuestion
 from ascendsim.studies.engine.point import StudyPoint
 from ascendsim.studies.engine.run import Budget, Engine, Store, calls_table
 from ascendsim.studies.hardware.figures import enlargings
@@ -148,6 +150,11 @@ def points():
     asked = [StudyPoint(PROBLEM, PRODUCT, change.figures) for change in parse_changes(MEMORY)]
     outcome = engine()[0].answer(asked)
     return calls_table(outcome).records(), [(one.time_us, one.planned_us) for _, one in outcome]
+
+
+def two_dies():
+    """Ask what an all-reduce between two dies takes of a step of one layer."""
+    return study_devices(DevicesQuestion("a layer", "910_93", LAYERS, ("step",)), *engine())[0].steps
 
 
 def hardware():
@@ -311,6 +318,7 @@ STUDIES = {
     "studies.engine.run.Engine": [points],
     "studies.engine.run.calls_table": [points],
     "studies.hardware.figures.enlargings": [lambda: enlargings(ascendsim.load_profile(PRODUCT))],
+    "studies.devices.study_devices": [two_dies],
     "studies.hardware.gains.study_hardware": [hardware],
     **{
         f"studies.identify.folder.{name}": [PROBED]
@@ -453,6 +461,7 @@ NOT_CALLED = {
         ops.matmul: MatmulTiling
         ops.plan: Plan Tiling shares
         ops.problems.convolution: ConvProblem
+        ops.problems.layers: layer_problem
         ops.problems.matmul: MatmulProblem
         ops.schedules.base: Schedule
         ops.schedules.dgrad.nest: Dgrad DgradTiles
@@ -475,6 +484,7 @@ NOT_CALLED = {
         rules.loader: load_rules product_names rule_set_names rules_digest known_product rule_product
         rules.resolve: resolve
         studies.arithmetic.math: Attribution Judged Math as_dot as_text reduction_tree
+        studies.devices_records: DevicesAnswer DevicesQuestion
         studies.engine.point: StudyPoint code_version
         studies.engine.run: Budget require_answer Store
         studies.hardware.records: Design DesignAnswer DesignQuestion Doubt LayerGain Gain HardwareAnswer
@@ -499,7 +509,7 @@ NOT_CALLED = {
         validate.run: Ranking Validation
         validate.schema: Unusable MeasuredRow
         workloads: load_workload workload_names
-        workloads: Layer Workload merged toml_text
+        workloads.records: Layer LeftOut Workload counted merged toml_text
     """,
     "moves bytes as they are, or looks at names": """
         aclnn.c_calls: aclDestroyAclOpExecutor aclSetAclOpExecutorRepeatable aclSetInputTensorAddr

@@ -80,7 +80,7 @@ def test_more_than_a_reader_takes_is_refused_before_it_is_parsed(tmp_path, monke
     read, ending = READERS[name]
     if ending == ".onnx":
         pytest.importorskip("onnx", reason="onnx is not installed")
-        monkeypatch.setattr("ascendsim.workloads.MOST_MODEL", 1000)
+        monkeypatch.setattr("ascendsim.workloads.onnx_graphs.MOST_MODEL", 1000)
     path = tmp_path / f"large{ending}"
     # A file with a hole: it takes no room.
     with path.open("wb") as file:

@@ -36,6 +36,7 @@ MAY_IMPORT = {
         "rules",
         "ops/check_schedule",
         "ops/convolution_backward",
+        "ops/layers",
         "ops/matmul",
         "profile",
     }
@@ -91,12 +92,14 @@ MAY_IMPORT = {
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
     "ops/check_schedule": CALL | {"ops/reference", "ops/schedules", "timing"},
-    "ops/many": CALL | {"parallel", "progress", "timing", "ops/convolution_backward", "ops/graph_times"},
+    "ops/layers": CALL | {"ops/convolution_backward", "ops/matmul", "ops/tiling", "timing"},
+    "ops/many": CALL | {"parallel", "progress", "timing", "ops/graph_times", "ops/layers"},
     "ops/matmul": CALL | {"ops/schedules", "timing"},
     "precision": {"errors", "native", "numerics", "studies"},
     "studies": {"errors", "native", "numerics", "parallel", "profile", "rules", "timing"}
     | {"ops/convolution_backward", "ops/many", "ops/lowering", "ops/matmul", "ops/plan", "ops/problems"}
-    | {"files", "frozen", "ops/reference", "ops/results", "ops/schedules", "ops/tiling", "ops/traffic"},
+    | {"files", "frozen", "ops/layers", "ops/reference", "ops/results", "ops/schedules", "ops/tiling"}
+    | {"ops/traffic"},
     "validate": LOOPS
     | {
         "files",
@@ -255,6 +258,7 @@ RECORDS = {
     "program/kernel.py",
     "program/places.py",
     "studies/accounts.py",
+    "studies/devices_records.py",
     "studies/hardware/records.py",
     "studies/identify/records.py",
     "studies/modes/choice.py",

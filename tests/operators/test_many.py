@@ -150,7 +150,7 @@ def test_an_error_that_is_no_mistake_of_the_caller_is_raised(monkeypatch):
     def slip(*_, **__):
         raise ZeroDivisionError("a slip in the simulator")
 
-    monkeypatch.setattr("ascendsim.ops.many.estimate", slip)
+    monkeypatch.setattr("ascendsim.ops.many.estimate_layer", slip)
     with pytest.raises(ZeroDivisionError) as told:
         estimate_many([Item(SMALL)], workers=1)
     assert told.value.__notes__ == ["while working on item 0, counted from 0"]

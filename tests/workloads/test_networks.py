@@ -4,9 +4,11 @@ import json
 from dataclasses import replace
 from math import prod
 
+import numpy as np
 import pytest
 
-from ascendsim import ConvProblem
+from ascendsim import ConvProblem, estimate_layer, layer_problem, matmul, product_backward
+from ascendsim.cli import main
 from ascendsim.errors import ConfigError
 from ascendsim.workloads import Layer, Workload, load_workload, merged, toml_text, workload_names
 
@@ -404,3 +406,94 @@ def test_a_name_is_that_layer_alone_even_if_others_begin_with_it(resnet50):
 def test_words_that_mean_no_layer_are_told(resnet50, words):
     with pytest.raises(ConfigError, match=r"has no layer, stage or pattern"):
         resnet50.select(words)
+
+
+# Linear layers, products of activations, conv_tbc, and what is left out
+
+
+def test_a_file_names_layers_of_every_kind_and_comes_back_as_it_was(tmp_path):
+    text = """
+    left_out = [{ name = "lstm", kind = "LSTM", count = 2 }, { name = "fc", kind = "linear", macs = 3 }]
+    layers = [
+        { name = "a", kind = "linear", input = [5, 8], weight = [4, 8] },
+        { name = "b", kind = "matmul", input = [2, 5, 4], weight = [2, 4, 5] },
+        { name = "c", kind = "conv_tbc", input = [9, 4], weight = [3, 4, 6], padding = 1 },
+    ]"""
+    made = from_text(tmp_path, text)
+    a, b, c = (layer_problem(**layer.problem_options(7)) for layer in made.layers)
+    assert (a.grad_output, b.grad_output, c.grad_output) == ((7, 5, 4), (7, 2, 5, 5), (9, 7, 6))
+    # Each element of a result takes one multiply-add for each of k; of conv_tbc one for each channel and tap.
+    assert (a.macs, b.macs, c.macs) == (7 * 5 * 4 * 8, 7 * 2 * 25 * 4, 9 * 7 * 6 * 4 * 3)
+    assert [layer.mask for layer in made.layers] == [(False, True, True), (True, True, False), (True,) * 3]
+    assert from_text(tmp_path, toml_text(made)) == made
+
+
+def test_what_built_in_networks_leave_out_makes_their_published_counts_whole():
+    # V. Sze and others (2017), table II: AlexNet 724 M and VGG-16 15.5 G, fully connected layers included.
+    for name, published in (("alexnet", 724e6), ("vgg16", 15.5e9), ("mobilenet_v2", 300_774_272)):
+        left = sum(one.count * one.macs for one in load_workload(name).left_out)
+        assert round(COUNTS[name][2] + left, -6 if name == "alexnet" else -8) == round(
+            published, -8 if name != "alexnet" else -6
+        )
+
+
+@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_gradients_of_a_product_are_those_that_matmul_makes(linear, dtype):
+    random = np.random.default_rng(3)
+    shapes = ((3, 5, 24), (3, 5, 40), (24, 40)) if linear else ((3, 17, 24), (3, 17, 40), (3, 40, 24))
+    g, a, b = (random.standard_normal(shape).astype(dtype) for shape in shapes)
+    made = product_backward(g, a, b, linear, product="910B2")
+    if linear:
+        rows, inputs = g.reshape(15, 24), a.reshape(15, 40)
+        grad_input, grad_weight = (
+            matmul(rows, b, product="910B2"),
+            matmul(rows, inputs, transpose_a=True, product="910B2"),
+        )
+        assert (made.grad_bias.astype(float) - rows.astype(float).sum(axis=0)).max() < 0.02
+    else:
+        grad_input = matmul(g, b, transpose_b=True, product="910B2")
+        grad_weight = matmul(a, g, transpose_a=True, product="910B2")
+        assert made.grad_bias is None
+    assert made.grad_input.tobytes() == grad_input.output.tobytes()
+    assert made.grad_weight.tobytes() == grad_weight.output.tobytes()
+    problem = layer_problem(kind="linear" if linear else "matmul", input=a.shape, weight=b.shape)
+    assert estimate_layer(problem, dtype, product="910B2").cycles == made.cycles
+
+
+def test_what_is_left_out_stands_at_the_top_of_every_writer(tmp_path, capsys):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        """left_out = [{ name = "fc", kind = "linear", macs = 960 }]
+        layers = [{ name = "a", kind = "linear", input = [8], weight = [4, 8], count = 3 },
+                  { name = "t", kind = "conv_tbc", input = [9, 16], weight = [1, 16, 16] }]"""
+    )
+    # 960 of 960 + 3 * 32 + 9 * 256 multiply-adds.
+    said = "Not in these times: 1 of 5 layers, 28.6 % of the multiply-adds: fc (linear)."
+    assert main(["run", "--network", str(path), "--out", str(tmp_path / "out")]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in (tmp_path / "out" / "report.md").read_text()
+    assert said in (tmp_path / "out" / "report.html").read_text()
+    written = json.loads((tmp_path / "out" / "result.json").read_text())["left_out"]
+    assert (written["share"], written["layers"][0]["name"]) == (960 / 3360, "fc")
+    assert "left out: fc" in (tmp_path / "out" / "op_summary.csv").read_text().splitlines()[1]
+
+
+def test_a_model_of_torch_gives_products_and_their_attention():
+    torch = pytest.importorskip("torch", reason="torch is not installed: no model can be built")
+    from ascendsim.torch import read_network
+
+    inner = torch.nn.TransformerEncoderLayer(4, 2, 16, batch_first=True)
+    made = read_network(torch.nn.Sequential(torch.nn.Linear(8, 4), inner), (5, 8))
+    found = [(one.kind, one.input, one.weight, one.mask) for one in made.layers]
+    every = (True, True, True)
+    assert found == [
+        ("linear", (5, 8), (4, 8), (False, True, True)),
+        ("linear", (5, 4), (12, 4), every),
+        ("matmul", (2, 5, 2), (2, 2, 5), (True, True, False)),
+        ("matmul", (2, 5, 5), (2, 5, 2), (True, True, False)),
+        ("linear", (5, 4), (4, 4), every),
+        ("linear", (5, 4), (16, 4), every),
+        ("linear", (5, 16), (4, 16), every),
+    ]
+    assert not made.left_out

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from ascendsim import ConvProblem
 from ascendsim.errors import ConfigError, install_hint
 from ascendsim.workloads import load_workload
 
@@ -69,13 +70,17 @@ def test_the_command_reads_a_model(tmp_path, record):
     [
         ([("Relu", ["x"], {})], (1, 3, 8, 8), "has no Conv"),
         ([("Conv", ["x", "w"], {})], (1, 3, "rows", 8), r"sizes are unknown \(input \(3, 0, 8\)"),
-        ([("Conv", ["x", "w"], {"auto_pad": "SAME_UPPER"})], (1, 3, 8, 8), "left to auto_pad"),
+        (
+            [("ConvTranspose", ["x", "w2"], {"strides": [4, 4], "auto_pad": "SAME_UPPER"})],
+            (1, 3, 8, 8),
+            "larger",
+        ),
         ([("Conv", ["x", "w1"], {"pads": [0, 1]})], (1, 3, 8), "differ between both sides"),
     ],
 )
 def test_what_cannot_be_read_is_refused(tmp_path, nodes, image, says):
     made = [node(kind, given, f"n{at}", **more) for at, (kind, given, more) in enumerate(nodes)]
-    path = save(tmp_path / "bad.onnx", made, {"w": (4, 3, 3, 3), "w1": (4, 3, 3)}, image)
+    path = save(tmp_path / "bad.onnx", made, {"w": (4, 3, 3, 3), "w1": (4, 3, 3), "w2": (3, 4, 3, 3)}, image)
     with pytest.raises(ConfigError, match=says):
         load_workload(path)
 
@@ -93,3 +98,51 @@ def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ConfigError, match=re.escape(install_hint("onnx"))):
         load_workload(tmp_path / "any.onnx")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize(("size", "taps", "stride", "dilation"), [(8, 3, 2, 1), (9, 4, 3, 1), (7, 3, 1, 2)])
+def test_padding_left_to_the_operator_is_as_its_page_says(
+    tmp_path, transposed, how, size, taps, stride, dilation
+):
+    # By ONNX's own inference of the output, and by where the page puts what is odd.
+    kind, weight = ("ConvTranspose", (3, 4, taps, taps)) if transposed else ("Conv", (4, 3, taps, taps))
+    more = {"strides": [stride] * 2, "dilations": [dilation] * 2, "auto_pad": how}
+    path = save(
+        tmp_path / "same.onnx", [node(kind, ["x", "w"], "y", **more)], {"w": weight}, (1, 3, size, size)
+    )
+    (layer,) = load_workload(path).layers
+    made = ConvProblem(**layer.problem_options(1)).grad_output[2:]
+    window = (taps - 1) * dilation + 1
+    if how == "VALID":
+        assert "padding" not in layer.options
+        assert made == ((size - 1) * stride + window if transposed else (size - window) // stride + 1,) * 2
+        return
+    assert made == (size * stride if transposed else -(-size // stride),) * 2
+    padding = layer.options.get("padding", 0)
+    before, behind = padding[:2] if isinstance(padding, tuple) else (padding, padding)
+    assert behind - before in ((0, 1) if how == "SAME_UPPER" else (0, -1))
+
+
+def test_products_are_layers_and_the_rest_is_counted(tmp_path):
+    nodes = [
+        node("MatMul", ["x", "w0"], "q"),
+        node("Add", ["q", "b0"], "qb"),
+        node("Transpose", ["qb"], "t", perm=[0, 1, 3, 2]),
+        node("MatMul", ["qb", "t"], "scores"),
+        node("MatMul", ["w1", "scores"], "mixed"),
+        node("Einsum", ["mixed", "w1"], "last", equation="bhmn,nm->bhm"),
+        node("Flatten", ["scores"], "flat"),
+        node("Gemm", ["flat", "w2", "b2"], "y", transB=1),
+    ]
+    weights = {"w0": (8, 6), "b0": (6,), "w1": (8, 8), "w2": (10, 192), "b2": (10,)}
+    network = load_workload(save(tmp_path / "mine.onnx", nodes, weights, (5, 3, 8, 8)))
+    found = [(one.kind, one.input, one.weight, one.mask) for one in network.layers]
+    assert found == [
+        ("linear", (3, 8, 8), (6, 8), (False, True, True)),
+        ("matmul", (3, 8, 6), (3, 6, 8), (True, True, False)),
+        ("linear", (192,), (10, 192), (True, True, True)),
+    ]
+    assert network.batch == 5
+    assert [(one.kind, one.macs) for one in network.left_out] == [("MatMul", 3 * 8 * 8 * 8), ("Einsum", None)]

@@ -90,7 +90,7 @@ def _question(arguments: Any, product: str) -> Question:
     from ascendsim.studies.hardware.records import Question
     from ascendsim.validate.run import tuning_noise
 
-    title, layers = layers_of(arguments)
+    title, layers = layers_of(arguments, convolutions=bool(arguments.tuned))
     return Question(
         title,
         product,
@@ -222,7 +222,7 @@ def _codesign_question(arguments: Any) -> DesignQuestion:
         raise ConfigError("study codesign needs --change PATH=xFACTOR,...: what may a design have?")
     if arguments.table is not None:
         raise ConfigError("study codesign writes no --table: its plans are tuned; --json has every design")
-    title, layers = layers_of(arguments)
+    title, layers = layers_of(arguments, convolutions=True)
     return DesignQuestion(
         title,
         one_of("products", "a formula of cost is of the figures of one product", products_of(arguments)),

@@ -270,10 +270,14 @@ def add_layers(what: Any) -> None:
     )
 
 
-def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
-    """Return the title of the named workload, and its layers, each with the gradients to be made."""
-    from ascendsim.cli.request import problem_of
+def layers_of(arguments: Any, *, convolutions: bool = False) -> tuple[str, tuple[StudiedLayer, ...]]:
+    """Return the title of the named workload, and its layers, each with the gradients to be made.
+
+    convolutions   whether the study knows convolutions alone; others are a ConfigError
+    """
+    from ascendsim.cli.request import convolution_of, left_out_of, problem_of
     from ascendsim.studies.hardware.records import StudiedLayer
+    from ascendsim.studies.table import share
     from ascendsim.workloads import load_workload
 
     workload = load_workload(arguments.workload)
@@ -287,9 +291,17 @@ def layers_of(arguments: Any) -> tuple[str, tuple[StudiedLayer, ...]]:
         asked = arguments.mask or (True, *row.mask[1:])
         mask = (asked[0] and (always or row.mask[0]), *asked[1:])
         count = 1 if alone else row.count
+        problem = (convolution_of if convolutions else problem_of)(row, batch)
         if any(mask):
-            found.append(StudiedLayer(row.name, problem_of(row, batch), mask, count))
-    return f"{layers_title(arguments.layer, rows, workload)}, batch {batch}", tuple(found)
+            found.append(StudiedLayer(row.name, problem, mask, count))
+    title = f"{layers_title(arguments.layer, rows, workload)}, batch {batch}"
+    if workload.left_out and not arguments.layer:
+        lost = left_out_of(workload)
+        count, part = sum(one["count"] for one in lost["layers"]), share(lost["share"])
+        title += (
+            f" (without {count} layers, {'at least ' * bool(lost['unknown'])}{part} % of its multiply-adds)"
+        )
+    return title, tuple(found)
 
 
 def layers_title(words: str | None, rows: Sequence[Layer], workload: Workload) -> str:

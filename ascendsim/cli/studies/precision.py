@@ -17,9 +17,9 @@ from ascendsim.cli.request import (
     Single,
     add_keyword,
     add_products,
+    convolution_of,
     natural,
     positive,
-    problem_of,
     read_request,
 )
 from ascendsim.cli.studies.output import products_of
@@ -149,7 +149,7 @@ def _drawn(request: Single | Network, arguments: Any) -> Iterator[ConvCase]:
             yield case(f"{request.title}{ending}", kind, ConvProblem(**request.options), request.mask, 1)
             continue
         for layer in request.layers:
-            problem, mask = problem_of(layer, request.batch), request.mask_of(layer)
+            problem, mask = convolution_of(layer, request.batch), request.mask_of(layer)
             yield case(f"{layer.name}{ending}", kind, problem, mask, layer.count)
 
 

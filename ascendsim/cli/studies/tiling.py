@@ -252,7 +252,7 @@ def tiling(arguments: Any) -> int:
 
 def _questions(arguments: Any) -> list[TilingQuestion]:
     """Return a question for each product and layer."""
-    from ascendsim.cli.request import problem_of
+    from ascendsim.cli.request import convolution_of
     from ascendsim.studies.tuning.records import TilingQuestion
     from ascendsim.workloads import load_workload
 
@@ -262,7 +262,7 @@ def _questions(arguments: Any) -> list[TilingQuestion]:
         TilingQuestion(
             f"{layer.name} of {workload.title}, batch {batch}",
             product,
-            problem_of(layer, batch),
+            convolution_of(layer, batch),
             f"grad_{arguments.gradient}",
             arguments.dtype,
             arguments.cube_math_type,

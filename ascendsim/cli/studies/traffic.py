@@ -67,13 +67,13 @@ def traffic(arguments: Any) -> int:
     from ascendsim.progress import progress
     from ascendsim.report.studies.traffic import bytes_table, traffic_answered
     from ascendsim.studies.accounts import TrafficQuestion
-    from ascendsim.studies.traffic import estimate_layer, study_traffic
+    from ascendsim.studies.traffic import estimate_call, study_traffic
 
     _require_paths(arguments)
     title, layers = layers_of(arguments)
     question = TrafficQuestion(title, _product(arguments), layers)
     with progress(len(layers)) as advance:
-        answer = study_traffic(question, partial(estimate_layer, _options(arguments)), advance)
+        answer = study_traffic(question, partial(estimate_call, _options(arguments)), advance)
     output_of(arguments).write([answer], traffic_answered)
     _write_table(arguments, bytes_table(answer))
     return 0
@@ -87,13 +87,13 @@ def why(arguments: Any) -> int:
     from ascendsim.report.studies.traffic import levers_table, why_answered
     from ascendsim.studies.accounts import SHOWN, LeverQuestion
     from ascendsim.studies.levers import steps_of, study_levers
-    from ascendsim.studies.traffic import estimate_layer
+    from ascendsim.studies.traffic import estimate_call
 
     _require_paths(arguments)
     title, layers = layers_of(arguments)
     layer = one_of("layers", "the figures of one call are changed", layers)
     question = LeverQuestion(title, _product(arguments))
-    call = partial(estimate_layer, _options(arguments), layer)
+    call = partial(estimate_call, _options(arguments), layer)
     # Those that move most are changed the other way, too.
     with progress(len(steps_of(load_profile(question.product))) + SHOWN) as advance:
         answer = study_levers(question, call, arguments.jobs, advance)

@@ -91,7 +91,7 @@ def planned_call(
     views = input_views(problem, strides)
     described = [
         TensorDescription(view.shape, name, strides=view.strides)
-        for view, name in zip(views.values(), _names(dtype), strict=True)
+        for view, name in zip(views.values(), formats_of_three(dtype), strict=True)
     ]
     p = problem
     attributes = p.stride, p.padding, p.dilation, p.transposed, p.output_padding, p.groups
@@ -140,7 +140,7 @@ def decide(asked: ConvolutionBackwardCall, options: Options) -> Decision:
     return decision
 
 
-def _names(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
+def formats_of_three(dtype: Format | Sequence[Format]) -> tuple[str, ...]:
     """Return the formats of grad_output, input and weight.
 
     Raises   ConfigError unless there is one for all or one for each, UnsupportedError for unknown ones

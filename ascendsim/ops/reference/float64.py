@@ -15,6 +15,7 @@ import numpy as np
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.problems.convolution import ConvProblem, Triple
+from ascendsim.ops.problems.layers import LayerProblem, TbcLayer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +56,34 @@ def gradients_float64(
                 into = None if made_input is None else made_input[images]
                 _group(problem, group, *sides, into, None if made_weight is None else made_weight[group])
     return made_input, None if made_weight is None else _ungrouped(made_weight, problem), made_bias
+
+
+@default_arithmetic
+def layer_gradients_float64(
+    problem: LayerProblem,
+    grad_output: NDArray[Any],
+    input: NDArray[Any],
+    weight: NDArray[Any],
+    output_mask: tuple[bool, bool, bool] = (True, True, True),
+) -> Gradients:
+    """Return the gradients of a layer of any kind, as `gradients_float64` does those of a convolution."""
+    if isinstance(problem, ConvProblem):
+        return gradients_float64(problem, grad_output, input, weight, output_mask)
+    if isinstance(problem, TbcLayer):
+        inwards = grad_output.transpose(1, 2, 0), input.transpose(1, 2, 0), weight.transpose(2, 1, 0)
+        made = gradients_float64(problem.conv, *inwards)
+        return made[0].transpose(2, 0, 1), made[1].transpose(2, 1, 0), made[2]
+    result, a, b = (np.asarray(one).astype(np.float64) for one in (grad_output, input, weight))
+    rows = result.reshape(-1, result.shape[-1])
+    with np.errstate(invalid="ignore", over="ignore"):
+        if problem.linear:
+            found: Gradients = result @ b, rows.T @ a.reshape(-1, a.shape[-1]), rows.sum(axis=0)
+        else:
+            found = result @ b.swapaxes(-1, -2), a.swapaxes(-1, -2) @ result, None
+    made_input, made_weight, made_bias = (
+        one if asked else None for one, asked in zip(found, output_mask, strict=True)
+    )
+    return made_input, made_weight, made_bias
 
 
 def _group(

@@ -11,7 +11,7 @@ from typing import Any
 from ascendsim.errors import AscendSimError, BudgetError, ConfigError, StoppedError
 from ascendsim.frozen import FrozenMap, cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.ops.convolution_backward import estimate
+from ascendsim.ops.layers import estimate_layer
 from ascendsim.ops.many import L2Left, estimate_behind, left_by_call
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.results import Estimate, KernelResult
@@ -181,4 +181,4 @@ def estimate_point(point: StudyPoint, limits: Mapping[str, Any] = NOTHING) -> Es
     if point.l2_start == NETWORK:
         # A call in a network is timed to its end: a bound spares time and moves no answer.
         return estimate_behind(left_before(point), *call, **said)
-    return estimate(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)
+    return estimate_layer(*call, **said, l2_start=point.l2_start, stop_above=point.stop_above)

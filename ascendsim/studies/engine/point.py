@@ -13,7 +13,7 @@ from typing import Any
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.plan import Plan
-from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.layers import LayerProblem
 from ascendsim.profile import Profile, load_profile
 from ascendsim.rules import rules_digest
 
@@ -40,8 +40,8 @@ def plan_text(values: Mapping[str, Any]) -> str:
 
 
 NOTHING = FrozenMap[str, Any]()
-# A call that ran before: its convolution, and which gradients were made.
-Before = tuple[ConvProblem, tuple[bool, bool, bool]]
+# A call that ran before: its layer, and which gradients were made.
+Before = tuple[LayerProblem, tuple[bool, bool, bool]]
 NETWORK = "network"
 # So many profiles stay loaded in a process; a study goes through its changes one after the other.
 KEPT_PROFILES = 64
@@ -51,7 +51,7 @@ KEPT_PROFILES = 64
 class StudyPoint:
     """One call to be timed.
 
-    problem    the convolution
+    problem    the layer, of any kind
     product    name of a product or variant, or path of its file
     changes    figures that are replaced: dotted path -> value
     dtype      format of all three inputs, with `cube_math_type` as the interface has it
@@ -64,7 +64,7 @@ class StudyPoint:
     label      the point's name in the study; it is no part of the timed call
     """
 
-    problem: ConvProblem
+    problem: LayerProblem
     product: str | Path
     changes: Mapping[str, Any] = NOTHING
     dtype: str = "float16"

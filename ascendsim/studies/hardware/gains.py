@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import contradiction, load_profile
 from ascendsim.studies.engine.measure import PointAnswer
 from ascendsim.studies.engine.point import NETWORK, Before, StudyPoint
@@ -37,7 +38,7 @@ def tuned_point(point: StudyPoint, tilings: int, engine: Engine, budget: Budget)
             asked = TilingQuestion(
                 point.label,
                 point.product,
-                point.problem,
+                cast("ConvProblem", point.problem),  # the command refuses others
                 gradient,
                 point.dtype,
                 point.cube_math_type,

@@ -18,6 +18,7 @@ from ascendsim.frozen import FrozenMap, cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.ops.plan import Plan
+from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Change, Profile, load_profile
 from ascendsim.studies.engine.measure import PointAnswer
 from ascendsim.studies.engine.point import NOTHING, StudyPoint
@@ -41,6 +42,8 @@ def under(point: StudyPoint, plans: Mapping[str, Plan]) -> StudyPoint:
 
 def keeps(point: StudyPoint, plans: Mapping[str, Plan]) -> bool:
     """Return whether a call chooses just these plans."""
+    if not isinstance(point.problem, ConvProblem):
+        return False  # the plans of its products are chosen as it is timed
     call = point.problem, point.dtype, point.cube_math_type
     try:
         return dict(plans_of_call(*call, output_mask=point.gradients, product=point.profile)) == plans

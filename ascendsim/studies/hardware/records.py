@@ -9,7 +9,7 @@ from typing import Any
 
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.layers import LayerProblem
 from ascendsim.profile import Change, CostFormula
 from ascendsim.studies.records import StudyAnswer
 from ascendsim.studies.verdicts import Condition
@@ -20,10 +20,10 @@ CORES = ("cores.cube", "cores.vector")  # figures of which kernels may leave a p
 
 @dataclass(frozen=True, slots=True)
 class StudiedLayer:
-    """One convolution of the study: its name, its count, and its gradients."""
+    """One layer of the study: its name, its count, and its gradients."""
 
     name: str
-    problem: ConvProblem
+    problem: LayerProblem
     gradients: Mask
     count: int = 1
 
