@@ -21,7 +21,7 @@ from ascendsim.errors import (
 )
 
 if TYPE_CHECKING:
-    from ascendsim.ops.check_schedule import check_schedule
+    from ascendsim.ops.checks import check_schedule
     from ascendsim.ops.convolution_backward import conv_tbc_backward, convolution_backward, estimate
     from ascendsim.ops.layers import estimate_layer, product_backward
     from ascendsim.ops.many import Item, estimate_many
@@ -87,7 +87,7 @@ _HOMES = {
     "Plan": "ascendsim.ops.plan",
     "Schedule": "ascendsim.ops.schedules.base",
     "Tiling": "ascendsim.ops.plan",
-    "check_schedule": "ascendsim.ops.check_schedule",
+    "check_schedule": "ascendsim.ops.checks",
     "conv_tbc_backward": "ascendsim.ops.convolution_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",
     "estimate": "ascendsim.ops.convolution_backward",

@@ -10,7 +10,7 @@ from ascendsim import load_profile
 from ascendsim.errors import ProgramError
 from ascendsim.instructions.flags import BarrierAll, SetFlag, WaitFlag
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm
-from ascendsim.ops.check_flags import check_flags
+from ascendsim.ops.checks import check_flags
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import ProgramBuilder
 

@@ -1,7 +1,7 @@
 """Synchronisation that a program writes down itself: flags between pipes, between cores, a barrier of all.
 
 A program that holds one of these is ordered by them alone, and by the order inside each pipe: the waits that
-follow from its slots are left out. `check_flags` (`ops/check_flags.py`) says which of those it lacks.
+follow from its slots are left out. `check_flags` (`ops/checks.py`) says which of those it lacks.
 
 Nobody has published what a flag costs. Here a set, a wait and a barrier take one cycle of their pipe, as the
 public cost model of PTO books them, and `issue_cycles` of the scalar unit; a wait that finds its flag unset

@@ -243,7 +243,7 @@ TREE: dict[str, Any] = {
         {"dies": integer(1, MOST_CORES), "link_gb_per_s": Maybe(RATE), "link_latency_us": Maybe(MICROSECONDS)}
     ),
     "launch": {"base_us": MICROSECONDS, "per_core_us": MICROSECONDS},
-    # Nothing that moves cycles: read by `studies/energy.py` alone.
+    # Nothing that moves cycles: read by `studies/traffic.py` alone.
     "energy": Maybe(
         {
             "mac_pj": Maybe(Each(CUBE_DTYPES, (), PICOJOULES)),

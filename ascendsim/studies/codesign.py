@@ -18,7 +18,6 @@ from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.profile.records import RESULTS
 from ascendsim.profile.schema import LEVELS
 from ascendsim.studies.accounts import EnergyEvent, energy_pj, lacking
-from ascendsim.studies.energy import energy_events
 from ascendsim.studies.engine.measure import estimate_point, planned
 from ascendsim.studies.engine.point import NOTHING
 from ascendsim.studies.engine.run import Budget, Engine
@@ -33,6 +32,7 @@ from ascendsim.studies.hardware.records import (
     StudiedLayer,
 )
 from ascendsim.studies.sweep import studied
+from ascendsim.studies.traffic import energy_events
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
 from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, point_of

@@ -1,17 +1,26 @@
-"""Count the bytes and the events of energy of every layer's call."""
+"""Count the bytes of every layer's call, and its energy: a sum over events, each with a weight or without one.
+
+    energy.mac_pj.FORMAT            a multiply-add of the cube
+    energy.read_pj_per_byte.LEVEL   a byte that is read at a level of the memory, or written
+    energy.vector_pj_per_cycle      a cycle in which a vector unit works
+    energy.core_pj_per_cycle        a cycle of a core that has work in the kernel, busy or idle
+    energy.leakage_pj_per_cycle     a cycle of the whole chip
+
+Cycles are those of the cube clock. No product that is shipped has any of these figures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.layers import estimate_layer
-from ascendsim.ops.results import Estimate
+from ascendsim.ops.results import Estimate, KernelResult, KernelTraffic
 from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile import Profile, load_profile
-from ascendsim.studies.accounts import CallTraffic, TrafficAnswer, TrafficQuestion
-from ascendsim.studies.energy import energy_events
+from ascendsim.studies.accounts import CallTraffic, EnergyEvent, TrafficAnswer, TrafficQuestion
 from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.sweep import studied
 
@@ -47,3 +56,35 @@ def estimate_call(
     return estimate_layer(
         layer.problem, output_mask=layer.gradients, product=profile, tiling=plans, **options
     )
+
+
+@default_arithmetic
+def energy_events(traffic: KernelTraffic, result: KernelResult, profile: Profile) -> tuple[EnergyEvent, ...]:
+    """Return the events of a kernel, those without a weight too."""
+    return tuple(
+        EnergyEvent(path, count, _weight(path, profile)) for path, count in _counts(traffic, result) if count
+    )
+
+
+def _counts(traffic: KernelTraffic, result: KernelResult) -> Iterator[tuple[str, int]]:
+    for dtype, macs in traffic.macs.items():
+        yield f"energy.mac_pj.{dtype}", macs
+    for level in dict.fromkeys(move.level for move in traffic.moves):
+        for way, size in zip(("read", "write"), traffic.at(level), strict=True):
+            yield f"energy.{way}_pj_per_byte.{level}", size
+    works = [work for phase in result.times.phases for work in phase.cores]
+    busy = sum(
+        len(work.cores) * cycles
+        for work in works
+        for pipe, cycles in work.busy.items()
+        if pipe.rpartition(".")[2] == "V"
+    )
+    yield "energy.vector_pj_per_cycle", busy
+    yield "energy.core_pj_per_cycle", result.cores_used * result.cycles
+    yield "energy.leakage_pj_per_cycle", result.cycles
+
+
+def _weight(path: str, profile: Profile) -> Fraction | None:
+    figure = profile.figures.get(path)
+    # Through text, since the float 0.1 is no tenth.
+    return None if figure is None else Fraction(str(figure.value))

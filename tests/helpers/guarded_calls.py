@@ -28,7 +28,7 @@ from ascendsim.numerics import hifloat8 as hifloat8_rounding
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.compiled.accumulate import accumulate
 from ascendsim.numerics.metrics import error_metrics
-from ascendsim.ops.check_flags import check_flags
+from ascendsim.ops.checks import check_flags
 from ascendsim.ops.options.asked import planned_call
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.problems.layers import layer_problem
@@ -519,8 +519,8 @@ CALLS = {
         f"instructions.winograd.{name}": [in_lines]
         for name in ("big_line", "in_plane", "small_line", "taps_line")
     },
-    "ops.check_flags.check_flags": [flags_checked],
-    "ops.check_schedule.check_schedule": [checked],
+    "ops.checks.check_flags": [flags_checked],
+    "ops.checks.check_schedule": [checked],
     "ops.convolution_backward.conv_tbc_backward": [
         *each(backward_tbc),
         *each(backward_tbc, timing=False),

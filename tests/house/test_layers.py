@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "": {
         "errors",
         "rules",
-        "ops/check_schedule",
+        "ops/checks",
         "ops/convolution_backward",
         "ops/layers",
         "ops/matmul",
@@ -75,7 +75,6 @@ MAY_IMPORT = {
         "ops/plan",
         "ops/results",
     },
-    "ops/check_flags": {"numerics", "profile", "program", "timing"},
     "ops/running": LOOPS
     | {
         "functional",
@@ -91,7 +90,7 @@ MAY_IMPORT = {
     "ops/reference": LOOPS | {"native", "ops/lowering", "ops/schedules"},
     "ops/gradients": LOOPS | {"ops/lowering", "ops/operands", "ops/reference", "ops/schedules"},
     "ops/convolution_backward": CALL,
-    "ops/check_schedule": CALL | {"ops/reference", "ops/schedules", "timing"},
+    "ops/checks": CALL | {"ops/reference", "ops/schedules", "timing"},
     "ops/layers": CALL | {"ops/convolution_backward", "ops/matmul", "ops/tiling", "timing"},
     "ops/many": CALL | {"parallel", "progress", "timing", "ops/graph_times", "ops/layers"},
     "ops/matmul": CALL | {"ops/schedules", "timing"},

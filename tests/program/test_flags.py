@@ -12,7 +12,7 @@ from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import PipeBarrier
 from ascendsim.instructions.flags import BarrierAll, CrossCoreSetFlag, CrossCoreWaitFlag, SetFlag, WaitFlag
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.ops.check_flags import check_flags
+from ascendsim.ops.checks import check_flags
 from ascendsim.program.flags import meetings, signal_of
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
