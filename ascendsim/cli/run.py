@@ -245,7 +245,7 @@ def run_single(request: Single, profiles: Sequence[Profile], arguments: Any) -> 
     """Run one convolution on every product."""
     from ascendsim import ConvProblem, layer_problem
     from ascendsim.report.folder import write_run_folder
-    from ascendsim.studies.ratios import ratios
+    from ascendsim.studies.verdicts import ratios
     from ascendsim.validate.run import tuning_noise
 
     problem = layer_problem(**request.options)

@@ -1,4 +1,4 @@
-"""Count the bytes of every layer's call, and its energy: a sum over events, each with a weight or without one.
+"""Count the bytes of every layer's call, and its energy: a sum of events, each with a weight or without.
 
     energy.mac_pj.FORMAT            a multiply-add of the cube
     energy.read_pj_per_byte.LEVEL   a byte that is read at a level of the memory, or written

@@ -29,12 +29,12 @@ from ascendsim.studies.identify import folder as probe_folder
 from ascendsim.studies.identify import vectors as probes
 from ascendsim.studies.modes.choice import Axes, ConvCase, PrecisionQuestion, SyntheticTensors
 from ascendsim.studies.modes.measure import PrecisionPoint, answer, case_errors, study_precision
-from ascendsim.studies.ratios import ratios
 from ascendsim.studies.sweep import Sweep, float64_references, judge
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.study import set_beside, study_tiling
 from ascendsim.studies.tuning.tune import INDEX, export, exported_plans
 from ascendsim.studies.uncertainty import intervals
+from ascendsim.studies.verdicts import ratios
 from ascendsim.validate.calibrate import calibrate, calibrated_toml
 from ascendsim.validate.compare import grouped, pipe_errors, reached, slices, summarise
 from ascendsim.validate.coverage import MeasuredPlan, measured_times, ranked_anew
@@ -326,7 +326,7 @@ STUDIES = {
     },
     "studies.identify.vectors.simulated": [PROBED],
     "studies.uncertainty.intervals": [swept],
-    "studies.ratios.ratios": [swept],
+    "studies.verdicts.ratios": [swept],
     "studies.records.parts_us": [points],
     "studies.modes.choice.SyntheticTensors": [modes],
     "studies.modes.measure.study_precision": [modes],

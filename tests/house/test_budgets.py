@@ -14,7 +14,7 @@ import ascendsim
 ROOT = Path(ascendsim.__file__).parent
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.rglob("*.py")}
 # Of the package; the aim is 190. Intervals, calibration and lost elements brought 12, the file of a design 1.
-MOST_FILES = 310
+MOST_FILES = 309
 MOST_TEST_FILES = 209
 # Of code, without comments, docstrings and blanks; the aim is 34,000. Causes, decades and limits of
 # gradients in `studies.modes` took 470, other cubes, layers refused and the file of a design 310.

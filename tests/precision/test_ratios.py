@@ -14,10 +14,10 @@ from ascendsim.ops.matmul import MatmulProblem, estimate_matmul
 from ascendsim.profile import list_products
 from ascendsim.profile.records import Figure
 from ascendsim.report.words import own_errors_line
-from ascendsim.studies.ratios import ratio, ratios
 from ascendsim.studies.records import MODEL, PLAN, ErrorShare, ModelError, PlanRisk
 from ascendsim.studies.sweep import Sweep, ends, variables
 from ascendsim.studies.uncertainty import draws, intervals, model_error, own_errors
+from ascendsim.studies.verdicts import ratio, ratios
 
 PLANS = {"grad_input": SimpleNamespace(rule="a public rule", chosen_by="rule", by_rule=True)}
 
