@@ -433,18 +433,18 @@ class Reserved:
         known = self.profile.buffers.get(buffer)
         if known is not None and at % known.alignment_bytes:
             raise ProgramError(
-                f"{own}:{name} begins at {at:#x}; slots of {buffer} of {self.profile.variant} begin at multiples of "
-                f"{known.alignment_bytes} bytes"
+                f"{own}:{name} begins at {at:#x}; slots of {buffer} of {self.profile.variant} begin at "
+                f"multiples of {known.alignment_bytes} bytes"
             )
         used = self.used_bytes.get(own, 0)
         for other in before:
             if at < other.at + other.size_bytes and other.at < at + size_bytes:
                 raise ProgramError(
-                    f"{own}:{name} takes bytes {at:#x} to {at + size_bytes:#x}, of which {other!r} at {other.at:#x} has "
-                    "some: nothing would order who uses both; take one slot, or other bytes"
+                    f"{own}:{name} takes bytes {at:#x} to {at + size_bytes:#x}, of which {other!r} at "
+                    f"{other.at:#x} has some: nothing would order who uses both; take one slot, or other bytes"
                 )
         if used != max([other.at + other.size_bytes for other in before], default=0):
-            raise ProgramError(f"{own} has slots without addresses; give each slot of {own} an address, or none")
+            raise ProgramError(f"{own} has slots without addresses; give each of them one, or none")
         # From there on it takes its size, behind what is free.
         self.used_bytes[own] = at
         [slot] = self.slots(buffer, size_bytes, name, on=on)

@@ -37,8 +37,9 @@ _CLASSES: Final = {"TLOAD": "MTE2", "TMOV_M2L": "MTE1", "TMATMUL": "M", "TVEC": 
 }
 _PIPES: Final = ("MTE1", "MTE2", "MTE3", "M", "V", "FIX")
 NOTE: Final = (
-    "left at nothing, as nobody has published what they cost: waits of MTE2 and V for one bank of UB, requests of "
-    "several cores for the same 512 bytes; a flag or a barrier takes one cycle"
+    "left at nothing, as nobody has published what they cost: waits of MTE2, MTE3 and V for one bank of UB; "
+    "conflicts of banks inside V but of TADD, TSUB, TMUL, TMAX, TMIN on tiles with addresses on a 910B; requests "
+    "of several cores for the same 512 bytes; a flag or a barrier takes one cycle"
 )
 
 
@@ -70,9 +71,12 @@ def read_pto(
         model = AccumulationModel.parse(profile.accumulation[dtype])
         math = MathSettings(model, overflow=cube_overflow(profile, min(written, default="float32")))
     works = [
-        CoreWork(Core(kind, block), block, partial(_same, built.program)) for block, built in enumerate(builders)
+        CoreWork(Core(kind, block), block, partial(_same, built.program))
+        for block, built in enumerate(builders)
     ]
-    macs = sum(made.m * made.k * made.n for built in builders for made in built.made if isinstance(made, Mmad))
+    macs = sum(
+        made.m * made.k * made.n for built in builders for made in built.made if isinstance(made, Mmad)
+    )
     shown_as = dict(tensors.shown)
     return Kernel(function.name, (Phase("all", works),), shown_as, math, macs, dtype, NOTE)
 
@@ -94,7 +98,9 @@ def _kind(done: Sequence[Done]) -> str:
         kinds.setdefault(found, own)
     kinds.pop("", None)
     if len(kinds) > 1:
-        [*kinds.values()][1].refuse("runs on another kind of core than what stands before", "take one kind a file")
+        [*kinds.values()][1].refuse(
+            "runs on another kind of core than what stands before", "take one kind a file"
+        )
     return next(iter(kinds), "vector")
 
 
@@ -193,7 +199,10 @@ class _Block:
         if done.statement.keys and word != "tcvt":
             names = ", ".join(key for key, _ in done.statement.keys)
             done.refuse(f"has {names}", "no attribute of it is in the subset")
-        for operands, due, which in ((done.reads, known.reads, "reads"), (done.writes, known.writes, "writes")):
+        for operands, due, which in (
+            (done.reads, known.reads, "reads"),
+            (done.writes, known.writes, "writes"),
+        ):
             got = [_place_of(own) for own in operands]
             if not any(got == case.split() for case in due.split(" or ")):
                 done.refuse(f"{which} {' '.join(got) or 'nothing'}", f"in the subset it {which} {due}")
@@ -212,7 +221,10 @@ class _Block:
                 done.refuse("brings columns into UB", "in the subset rows go to UB")
             return CopyGmToUb.of(slot, gm)
         if tile.buffer != "L1" or not tile.boxed:
-            done.refuse(f"brings a part to {_place_of(tile)}", "a tile with loc=mat has slayout=row_major or col_major")
+            done.refuse(
+                f"brings a part to {_place_of(tile)}",
+                "a tile with loc=mat has slayout=row_major or col_major",
+            )
         self._turned[slot] = part.turned
         line, size = self._profile.l2.line_bytes, gm.tensor.itemsize
         aligned = part.pitch * size % line == 0 and part.offset % part.pitch * size % line == 0
@@ -235,7 +247,11 @@ class _Block:
         tile, *begin = done.reads
         [target] = done.writes
         first, left = begin or (0, 0)
-        if first + target.rows > tile.rows or left + target.columns > tile.columns or target.dtype != tile.dtype:
+        if (
+            first + target.rows > tile.rows
+            or left + target.columns > tile.columns
+            or target.dtype != tile.dtype
+        ):
             done.refuse(
                 f"takes {target.rows} x {target.columns} of {target.dtype} from {first}, {left} of a tile of "
                 f"{tile.rows} x {tile.columns} of {tile.dtype}",
@@ -245,26 +261,37 @@ class _Block:
             done.refuse("moves a tile into one of another shape", "take pto.textract for a window")
         source = self.slot(tile)
         part = Submatrix(
-            first, target.rows, left, target.columns, self._turned.get(source, False), 4 if tile.dtype == "float32" else 2
+            first,
+            target.rows,
+            left,
+            target.columns,
+            self._turned.get(source, False),
+            4 if tile.dtype == "float32" else 2,
         )
         return (LoadL0A if target.buffer == "L0A" else LoadL0B)(self.slot(target), source, part)
 
     # ---- products and elements
 
     def product(self, done: Done) -> Instruction:
-        """A product into an accumulator, its first or a further one."""
+        """Add a product to an accumulator, or begin it."""
         *before, left, right = done.reads
         [target] = done.writes
         if before and self.slot(before[0]) is not self.slot(target):
             done.refuse("adds to one tile and writes another", "let both be one tile")
         shape = left.rows, left.columns, right.columns
         if (right.rows, target.rows, target.columns) != (left.columns, left.rows, right.columns):
-            done.refuse(f"multiplies {shape[:2]} by {(right.rows, right.columns)}", "let shapes fit each other")
-        if left.dtype != right.dtype or target.dtype != "float32" or left.dtype not in self._profile.cube.rates:
+            done.refuse(
+                f"multiplies {shape[:2]} by {(right.rows, right.columns)}", "let shapes fit each other"
+            )
+        if (
+            left.dtype != right.dtype
+            or target.dtype != "float32"
+            or left.dtype not in self._profile.cube.rates
+        ):
             done.refuse(f"multiplies {left.dtype} by {right.dtype} into {target.dtype}", "sums are f32")
         return Mmad(self.slot(target), self.slot(left), self.slot(right), *shape, left.dtype, not before)
 
-    def combine(self, does: str, done: Done) -> Instruction:
+    def combine(self, done: Done, does: str) -> Instruction:
         """Two tiles of UB, element by element."""
         [target] = done.writes
         for tile in done.reads:
@@ -272,8 +299,8 @@ class _Block:
         a, b = (self.slot(tile) for tile in done.reads)
         return Binary(self.slot(target), a, b, does, target.rows * target.columns, target.dtype)
 
-    def change(self, does: str, done: Done) -> Instruction:
-        """A tile of UB, with a number beside it or none."""
+    def change(self, done: Done, does: str) -> Instruction:
+        """Change a tile of UB, with a number beside it or none."""
         tile, *number = done.reads
         [target] = done.writes
         _require_same(done, (tile.rows, tile.columns, tile.dtype), target)
@@ -281,9 +308,9 @@ class _Block:
         return Unary(self.slot(target), self.slot(tile), does, count, target.dtype, *map(float, number))
 
     def convert(self, done: Done) -> Instruction:
-        """A tile of UB in another format."""
+        """Convert a tile of UB to another format."""
         [tile], [target] = done.reads, done.writes
-        if any("RINT" not in word for _, words in done.statement.keys for word in words):
+        if any(not words[-1].endswith("RINT") for _, words in done.statement.keys):
             done.refuse(f"rounds by {done.statement.keys[0][1]}", "in the subset it rounds by CAST_RINT")
         _require_same(done, (tile.rows, tile.columns, target.dtype), target)
         widest = 4 if "float32" in (tile.dtype, target.dtype) else 2
@@ -294,14 +321,17 @@ def _place_of(own: Any) -> str:
     """Return what an operand is: "GM", the buffer of a tile, or "number"."""
     if isinstance(own, PtoTile):
         return own.buffer
-    return "GM" if isinstance(own, GmPart) else "number" if isinstance(own, int | float) else type(own).__name__
+    return (
+        "GM" if isinstance(own, GmPart) else "number" if isinstance(own, int | float) else type(own).__name__
+    )
 
 
 def _require_same(done: Done, have: tuple[int, int, str], tile: PtoTile) -> None:
     due = tile.rows, tile.columns, tile.dtype
     if have != due:
         done.refuse(
-            f"has {have[0]} x {have[1]} of {have[2]} on one side, {due[0]} x {due[1]} of {due[2]} on the other",
+            f"has {have[0]} x {have[1]} of {have[2]} on one side, {due[0]} x {due[1]} of {due[2]} on the "
+            "other",
             "let both be alike",
         )
 
@@ -315,10 +345,9 @@ class Operation(NamedTuple):
     make: Callable[[_Block, Done], Instruction]
 
 
-def _elements(names: str, reads: str, ours: str, make: Any) -> dict[str, Operation]:
+def _elements(names: str, reads: str, ours: str, make: Callable[..., Instruction]) -> dict[str, Operation]:
     return {
-        f"t{name.lower()}": Operation(reads, "UB", ours, lambda block, done, name=name: make(block, name, done))
-        for name in names.split()
+        f"t{name.lower()}": Operation(reads, "UB", ours, partial(make, does=name)) for name in names.split()
     }
 
 
@@ -357,7 +386,7 @@ def _signal(word: str, done: Done) -> Instruction:
         )
     if word == "barrier":
         return PipeBarrier(pipes[0])
-    return (WaitFlag if word.startswith("wait") else SetFlag)(*pipes, int(events[0]))
+    return (WaitFlag if word.startswith("wait") else SetFlag)(pipes[0], pipes[1], int(events[0]))
 
 
 def subset() -> list[tuple[str, str, str]]:

@@ -4,7 +4,7 @@
     func      := 'func.func' @name '(' [%arg ':' type, ...] ')' [attributes] '{' statement* '}'
     statement := [%name '='] word ...        each word of `ARITH`, `pto.` and `scf.` has a form of its own
 
-Forms that files spell in several ways are read in all of them: `loc=ub` and `loc=vec`, `#pto.pipe<PIPE_V>` and
+What files spell in several ways is read in all of them: `loc=ub` and `loc=vec`, `#pto.pipe<PIPE_V>` and
 `<PIPE_V>`, a comma before `strides` or none, types that are broken over lines or shortened to `<loc=...>`.
 
 Source   PTO IR manual of the PTO assembler; own words and own grammar
@@ -20,9 +20,19 @@ from ascendsim.errors import ProgramError
 
 # Integer arithmetic that is worked out as the file is read.
 ARITH = ("constant", "addi", "subi", "muli", "divsi", "divui", "remsi", "remui", "cmpi", "index_cast")
+# Statements of `pto` that make values, and the keys that they take.
+MAKERS = {
+    "pto.make_tensor_view": ("shape", "strides", "layout"),
+    "pto.partition_view": ("offsets", "sizes"),
+    "pto.addptr": (),
+    "pto.alloc_tile": ("addr", "valid_row", "valid_col"),
+    "pto.get_block_idx": (),
+    "pto.get_block_num": (),
+}
 SECTIONS = ("pto.section.cube", "pto.section.vector")
 SIGNALS = tuple(
-    f"pto.{name}" for name in ("set_flag", "wait_flag", "record_event", "wait_event", "set_flag_dyn", "wait_flag_dyn")
+    f"pto.{name}"
+    for name in ("set_flag", "wait_flag", "record_event", "wait_event", "set_flag_dyn", "wait_flag_dyn")
 )
 _TOKEN = re.compile(
     r"""(?P<blank>\s+|//[^\n]*)
@@ -71,6 +81,9 @@ class Type(NamedTuple):
         return self.parts[0].rpartition("x")[2] if self.parts else self.name
 
 
+NO_TYPE = Type("")
+
+
 @dataclass(frozen=True)
 class Statement:
     """One statement.
@@ -90,7 +103,7 @@ class Statement:
     args: tuple[str, ...] = ()
     outs: tuple[str, ...] = ()
     keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    type: Type = Type("")
+    type: Type = NO_TYPE
     body: tuple[Statement, ...] = ()
     orelse: tuple[Statement, ...] = ()
 
@@ -309,7 +322,7 @@ class _Parser:
             return self._nested(place, word)
         if word in ("return", "func.return"):
             return Statement(place, "return")
-        if not word.startswith("pto."):
+        if word not in MAKERS and not word.lower().startswith("pto.t"):
             place.refuse(f"{word} is read", "it is not in the subset of docs/from_ascendc.md")
         return self._operation(place, word, result)
 

@@ -12,7 +12,7 @@ from operator import add, eq, ge, gt, le, lt, mul, ne, sub
 from typing import Any, Final, NamedTuple
 
 from ascendsim.errors import ProgramError
-from ascendsim.pto.text import Function, Place, Statement
+from ascendsim.pto.text import MAKERS, Function, Place, Statement
 
 # Who unrolls more has written a loop that does not end.
 MOST_STEPS: Final = 1_000_000
@@ -124,9 +124,7 @@ class Trace:
 
     def _run(self, statements: tuple[Statement, ...]) -> None:
         for own in statements:
-            self._steps += 1
-            if self._steps > MOST_STEPS:
-                own.place.refuse(f"statement {MOST_STEPS + 1:,} is read", "loops are unrolled: let them be shorter")
+            self._step(own)
             word = own.word
             if word.startswith("arith."):
                 self._known[own.result] = self._integer(own)
@@ -135,6 +133,7 @@ class Trace:
                 if step < 1:
                     own.place.refuse(f"a loop has step {step}", "a step is 1 or more")
                 for at in range(first, last, step):
+                    self._step(own)
                     self._known[own.result] = at
                     self._run(own.body)
             elif word == "scf.if":
@@ -146,13 +145,19 @@ class Trace:
             elif word.startswith("pto."):
                 self._operation(own)
 
+    def _step(self, own: Statement) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            own.place.refuse(f"step {MOST_STEPS + 1:,} is taken", "loops are unrolled: let them be shorter")
+
     def _value(self, own: Statement, name: str) -> Any:
         if name not in self._known:
             own.place.refuse(f"{own.word} uses {name}, which nothing makes", "define it before")
         return self._known[name]
 
     def _number(self, own: Statement, name: str) -> int:
-        value = self._value(own, name) if name.startswith("%") else int(name, 0)
+        number = int(name) if name.isdecimal() else None
+        value = self._value(own, name) if name.startswith("%") else number
         if not isinstance(value, int):
             own.place.refuse(f"{own.word} takes {name}, which is no whole number", "take an index")
         return value
@@ -163,12 +168,12 @@ class Trace:
             text = own.args[0]
             if text in ("true", "false"):
                 return int(text == "true")
-            if own.type.name in FORMATS:
-                return float(text)
             try:
-                return int(text, 0)
+                return float(text) if own.type.name in FORMATS else int(text, 0)
             except ValueError:
-                own.place.refuse(f"a constant {text} of {own.type.name or 'no type'}", "say : f32 behind it")
+                own.place.refuse(
+                    f"a constant {text} of {own.type.name or 'no type'} is read", "write 1 or 1.0 : f32"
+                )
         if word == "index_cast":
             return self._number(own, own.args[0])
         if len(own.args) != 2:
@@ -184,15 +189,14 @@ class Trace:
         return _INTEGERS[word](a, b)
 
     def _operation(self, own: Statement) -> None:
-        make = {
-            "pto.make_tensor_view": self._view,
-            "pto.partition_view": self._part,
-            "pto.addptr": self._moved,
-            "pto.alloc_tile": self._tile,
-            "pto.get_block_idx": lambda _: self._block,
-            "pto.get_block_num": lambda _: self._blocks,
-        }.get(own.word)
+        makers = self._view, self._part, self._moved, self._tile
+        make = dict(zip(MAKERS, (*makers, lambda _: self._block, lambda _: self._blocks), strict=True)).get(
+            own.word
+        )
         if make is not None:
+            for key, words in own.keys:
+                if key not in MAKERS[own.word] or (key == "layout" and words[-1].lower() not in ("nd", "dn")):
+                    own.place.refuse(f"{own.word} has {key}", "it is not in the subset")
             self._known[own.result] = make(own)
             return
         reads, writes = (tuple([self._value(own, name) for name in of]) for of in (own.args, own.outs))
@@ -205,7 +209,9 @@ class Trace:
         found = [self._value(own, name) for name in own.args]
         if len(found) != count or not isinstance(found[0], kind):
             names = {Pointer: "a pointer", GmView: "a tensor view"}
-            own.place.refuse(f"{own.word} has operands {', '.join(own.args)}", f"it takes {names[kind]} first")
+            own.place.refuse(
+                f"{own.word} has operands {', '.join(own.args)}", f"it takes {names[kind]} first"
+            )
         return found
 
     def _moved(self, own: Statement) -> Pointer:
@@ -219,7 +225,9 @@ class Trace:
             tuple([self._number(own, name) for name in own.key(key)]) for key in ("shape", "strides")
         )
         if not extents or len(extents) != len(strides) or min(extents) < 1 or min(strides) < 1:
-            own.place.refuse(f"a view has shape {extents} and strides {strides}", "say as many of both, from 1 on")
+            own.place.refuse(
+                f"a view has shape {extents} and strides {strides}", "say as many of both, from 1 on"
+            )
         if pointer.dtype not in FORMATS.values():
             own.place.refuse(f"a view of {pointer.dtype} is made", f"formats are {', '.join(FORMATS)}")
         view = GmView(pointer, extents, strides)
@@ -228,14 +236,17 @@ class Trace:
 
     def _part(self, own: Statement) -> GmPart:
         [view] = self._of(own, GmView, 1)
-        offsets, sizes = (tuple([self._number(own, name) for name in own.key(key)]) for key in ("offsets", "sizes"))
+        offsets, sizes = (
+            tuple([self._number(own, name) for name in own.key(key)]) for key in ("offsets", "sizes")
+        )
         inside = len(offsets) == len(sizes) == len(view.extents) and all(
             at >= 0 and size > 0 and at + size <= extent
             for at, size, extent in zip(offsets, sizes, view.extents, strict=True)
         )
         if not inside:
             own.place.refuse(
-                f"a part begins at {offsets} with sizes {sizes}, of a view of {view.extents}", "let it lie inside"
+                f"a part begins at {offsets} with sizes {sizes}, of a view of {view.extents}",
+                "let it lie inside",
             )
         if prod(sizes[:-2]) != 1:
             own.place.refuse(f"a part has sizes {sizes}", "all but the last two are 1 in the subset")
@@ -255,9 +266,12 @@ class Trace:
     def _tile(self, own: Statement) -> PtoTile:
         kind, place = own.type, own.place
         keys = dict(kind.keys)
-        missing = [key for key in ("loc", "dtype", "rows", "cols") if key not in keys]
+        missing = [key for key in ("loc", "dtype") if key not in keys]
+        missing += [key for key in ("rows", "cols") if not keys.get(key, "").isdecimal()]
         if kind.name != "pto.tile_buf" or missing:
-            place.refuse(f"a tile of type {kind.name} says no {', '.join(missing)}", "write loc=, dtype=, rows=, cols=")
+            place.refuse(
+                f"a tile of type {kind.name} says no {', '.join(missing)}", "write loc=, dtype=, rows=, cols="
+            )
         if keys["loc"] not in LOCATIONS or keys["dtype"] not in FORMATS:
             place.refuse(
                 f"a tile has loc={keys['loc']}, dtype={keys['dtype']}",
@@ -270,7 +284,7 @@ class Trace:
             given = own.key(behind)
             if said == "?" and not given:
                 place.refuse(f"a tile has {key}=?", f"say {behind} = ... behind alloc_tile")
-            valid.append(self._number(own, given[0]) if said == "?" else int(said))
+            valid.append(self._number(own, given[0] if said == "?" else said))
         width = 4 if keys["dtype"] == "f32" else 2
         buffer = LOCATIONS[keys["loc"]]
         # What fills only a part of its rows has gaps between them, which no instruction here knows.
@@ -291,4 +305,3 @@ class Trace:
             keys.get("slayout", "none_box") != "none_box",
             place,
         )
-

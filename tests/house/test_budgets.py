@@ -14,8 +14,8 @@ import ascendsim
 ROOT = Path(ascendsim.__file__).parent
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.rglob("*.py")}
 # Of the package; the aim is 190. Intervals, calibration and lost elements brought 12, the file of a design 1.
-MOST_FILES = 295
-MOST_TEST_FILES = 207
+MOST_FILES = 300  # instructions element by element, and the room of PTO, brought 5
+MOST_TEST_FILES = 208
 # Of code, without comments, docstrings and blanks; the aim is 34,000. Causes, decades and limits of
 # gradients in `studies.modes` took 470, other cubes, layers refused and the file of a design 310.
 MOST_LINES = 51_500  # the aim is 34,000; intervals, calibration, lost elements and verdicts brought 1,900
