@@ -56,11 +56,11 @@ def _cost(profile: Profile, kind: str, elements: int, dtype: str) -> Cost:
     return vector_cost(profile, kind, ceil(size / profile.vector.bytes_per_cycle))
 
 
-def ub_cycles(sources: Sequence[Operand], target: Operand, repeats: int) -> int:
+def ub_cycles(sources: Sequence[UbOperand], target: UbOperand, repeats: int) -> int:
     """Return the cycles of some repeats of a binary instruction on a 910B, by the rules of its banks of UB.
 
-    A repeat takes a cycle; as many more as one group of banks is read in several rows, and one more where a
-    bank is read that the repeat before writes, as the write comes a repeat later.
+    A repeat takes a cycle; or one for each row that is read from the group read most, or one for each access
+    to the bank used most, where it writes what the repeat before has made.
 
     Source   samples of asc-devkit on bank conflicts: of its eight cases, all of which have been seen, 1 to 4,
              6 and 8 follow; 5 (an extra 50 cycles in 64 repeats, here 63) and 7 (44, here 32) do not
@@ -68,13 +68,14 @@ def ub_cycles(sources: Sequence[Operand], target: Operand, repeats: int) -> int:
     cycles = 0
     for repeat in range(repeats):
         rows = {row for source in sources for row in source.rows(repeat)}
+        written = set(target.rows(repeat - 1)) if repeat else set()
         groups = Counter(row % UB_GROUPS for row in rows)
-        written = {_bank(row) for row in target.rows(repeat - 1)} if repeat else set()
-        cycles += max(groups.values()) + any(_bank(row) in written for row in rows)
+        banks = Counter((row % UB_GROUPS, row // BANK_LAYER_ROWS) for row in [*rows, *written])
+        cycles += max(*groups.values(), *(banks[row % UB_GROUPS, row // BANK_LAYER_ROWS] for row in rows))
     return cycles
 
 
-class Operand(NamedTuple):
+class UbOperand(NamedTuple):
     """Where an operand lies: its first byte, and its strides in blocks of 32 bytes."""
 
     at: int
@@ -89,10 +90,6 @@ class Operand(NamedTuple):
 
 # Of UB of a 910B: rows that follow each other lie in groups in turn; a group has a bank in each 64 KiB.
 UB_GROUPS, BANK_LAYER_ROWS, BANKED_ARCH = 16, 2048, "2201"
-
-
-def _bank(row: int) -> tuple[int, int]:
-    return row % UB_GROUPS, row // BANK_LAYER_ROWS
 
 
 class _Binary(NamedTuple):
@@ -110,8 +107,8 @@ class Binary(_Binary, ToSlot):
     Shapes   all alike
     Types    all of `dtype`; each result rounds once, to nearest even
     Pipe     V
-    Cost     head + one binary repeat for each 256 bytes; on a 910B, where all slots have addresses, what their
-             banks of UB take (`ub_cycles`)
+    Cost     head + one binary repeat for each 256 bytes; on a 910B, where all slots have
+             addresses, what the banks of UB take (`ub_cycles`)
     Source   AscendC pages of Add, Sub, Mul, Max, Min
     """
 
@@ -154,7 +151,7 @@ class Binary(_Binary, ToSlot):
         if not places or profile.npu_arch != BANKED_ARCH:
             return _cost(profile, "binary", self.elements, self.dtype)
         repeats = ceil(self.elements * find(self.dtype, ELEMENTS).itemsize / vector.bytes_per_cycle)
-        *sources, target = map(Operand, places)
+        *sources, target = map(UbOperand, places)
         cycles = max(vector.least_cycles, vector.head_cycles + ub_cycles(sources, target, repeats))
         return on_the_cube_clock(profile, cycles)
 

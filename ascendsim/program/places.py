@@ -431,9 +431,9 @@ class Reserved:
         own = pipe_on(on, buffer)
         before = self._placed.setdefault(own, [])
         known = self.profile.buffers.get(buffer)
-        if known is not None and at % known.alignment_bytes:
+        if known is not None and (at < 0 or at % known.alignment_bytes):
             raise ProgramError(
-                f"{own}:{name} begins at {at:#x}; slots of {buffer} of {self.profile.variant} begin at "
+                f"{own}:{name} begins at {at:#x}; slots of {buffer} of {self.profile.variant} start at "
                 f"multiples of {known.alignment_bytes} bytes"
             )
         used = self.used_bytes.get(own, 0)
@@ -441,7 +441,7 @@ class Reserved:
             if at < other.at + other.size_bytes and other.at < at + size_bytes:
                 raise ProgramError(
                     f"{own}:{name} takes bytes {at:#x} to {at + size_bytes:#x}, of which {other!r} at "
-                    f"{other.at:#x} has some: nothing would order who uses both; take one slot, or other bytes"
+                    f"{other.at:#x} has some: nothing would order their users; take one slot, or other bytes"
                 )
         if used != max([other.at + other.size_bytes for other in before], default=0):
             raise ProgramError(f"{own} has slots without addresses; give each of them one, or none")

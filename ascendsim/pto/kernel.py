@@ -24,7 +24,7 @@ from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.pto.text import SIGNALS, parse
-from ascendsim.pto.trace import Done, GmPart, PtoTile, Trace
+from ascendsim.pto.trace import Performed, GmPart, PtoTile, Trace
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
@@ -38,8 +38,8 @@ _CLASSES: Final = {"TLOAD": "MTE2", "TMOV_M2L": "MTE1", "TMATMUL": "M", "TVEC": 
 _PIPES: Final = ("MTE1", "MTE2", "MTE3", "M", "V", "FIX")
 NOTE: Final = (
     "left at nothing, as nobody has published what they cost: waits of MTE2, MTE3 and V for one bank of UB; "
-    "conflicts of banks inside V but of TADD, TSUB, TMUL, TMAX, TMIN on tiles with addresses on a 910B; requests "
-    "of several cores for the same 512 bytes; a flag or a barrier takes one cycle"
+    "conflicts of banks inside V but of TADD, TSUB, TMUL, TMAX, TMIN on tiles with addresses on a 910B; "
+    "requests of several cores for the same 512 bytes; a flag or a barrier takes one cycle"
 )
 
 
@@ -61,7 +61,7 @@ def read_pto(
     function = parse(text)
     traces = [Trace(function, arguments or {}, block, count) for block in range(count)]
     kind = _kind([done for trace in traces for done in trace.done])
-    tensors = _Tensors(traces)
+    tensors = _SeenTensors(traces)
     written = [tensors.shown[done.writes[0].pointer.name].dtype for done in traces[0].done if _stores(done)]
     products = [made for made in traces[0].done if made.statement.word.lower().startswith("pto.tmatmul")]
     math, dtype = MathSettings(AccumulationModel("exact"), overflow=vector_overflow(profile, "float16")), ""
@@ -85,13 +85,13 @@ def _same(program: Program) -> Program:
     return program
 
 
-def _stores(done: Done) -> bool:
+def _stores(done: Performed) -> bool:
     return bool(done.writes) and isinstance(done.writes[0], GmPart)
 
 
-def _kind(done: Sequence[Done]) -> str:
+def _kind(done: Sequence[Performed]) -> str:
     """Return the kind of core: that of the sections, or of the tiles where there are none."""
-    kinds: dict[str, Done] = {}
+    kinds: dict[str, Performed] = {}
     for own in done:
         buffers = {tile.buffer for tile in (*own.reads, *own.writes) if isinstance(tile, PtoTile)}
         found = own.section or ("vector" if "UB" in buffers else "cube" if buffers else "")
@@ -104,7 +104,7 @@ def _kind(done: Sequence[Done]) -> str:
     return next(iter(kinds), "vector")
 
 
-class _Tensors:
+class _SeenTensors:
     """The tensors of all blocks, by the names of pointers."""
 
     def __init__(self, traces: Sequence[Trace]) -> None:
@@ -135,14 +135,14 @@ class _Tensors:
         return Gm(self._seen[part.pointer.name, part.pitch], index)
 
 
-def _parts(done: Done) -> list[GmPart]:
+def _parts(done: Performed) -> list[GmPart]:
     return [part for part in (*done.reads, *done.writes) if isinstance(part, GmPart)]
 
 
 class _Block:
     """The program of one block, made operation by operation."""
 
-    def __init__(self, profile: Profile, tensors: _Tensors, trace: Trace) -> None:
+    def __init__(self, profile: Profile, tensors: _SeenTensors, trace: Trace) -> None:
         self._builder, self._tensors, self._profile = ProgramBuilder(profile), tensors, profile
         self._slots = self._reserved(trace)
         self._turned: dict[Slot, bool] = {}
@@ -189,7 +189,7 @@ class _Block:
         """Return the slot of a tile."""
         return self._slots[tile.buffer, tile.where]
 
-    def _made(self, done: Done) -> Instruction:
+    def _made(self, done: Performed) -> Instruction:
         word = done.statement.word.lower().removeprefix("pto.").replace(".", "_")
         if word in _SIGNALS:
             return _signal(word, done)
@@ -211,7 +211,7 @@ class _Block:
 
     # ---- moves
 
-    def load(self, done: Done) -> Instruction:
+    def load(self, done: Performed) -> Instruction:
         """GM to UB, or to L1, where rows, or columns, become fractals."""
         [part], [tile] = done.reads, done.writes
         _require_same(done, (part.rows, part.columns, part.pointer.dtype), tile)
@@ -230,7 +230,7 @@ class _Block:
         aligned = part.pitch * size % line == 0 and part.offset % part.pitch * size % line == 0
         return CopyGmToL1(slot, gm, gm.size_bytes, gm.shape, rows=gm.shape[0], aligned=aligned, relays=True)
 
-    def store(self, done: Done) -> Instruction:
+    def store(self, done: Performed) -> Instruction:
         """UB or L0C to GM."""
         [tile], [part] = done.reads, done.writes
         dtype = tile.dtype if tile.buffer == "UB" else part.pointer.dtype
@@ -242,7 +242,7 @@ class _Block:
             return CopyUbToGm.of(gm, self.slot(tile))
         return Fixpipe(gm, self.slot(tile), gm.size_bytes)
 
-    def feed(self, done: Done) -> Instruction:
+    def feed(self, done: Performed) -> Instruction:
         """L1 to L0A or L0B: a whole tile, or a window of it."""
         tile, *begin = done.reads
         [target] = done.writes
@@ -272,7 +272,7 @@ class _Block:
 
     # ---- products and elements
 
-    def product(self, done: Done) -> Instruction:
+    def product(self, done: Performed) -> Instruction:
         """Add a product to an accumulator, or begin it."""
         *before, left, right = done.reads
         [target] = done.writes
@@ -291,7 +291,7 @@ class _Block:
             done.refuse(f"multiplies {left.dtype} by {right.dtype} into {target.dtype}", "sums are f32")
         return Mmad(self.slot(target), self.slot(left), self.slot(right), *shape, left.dtype, not before)
 
-    def combine(self, done: Done, does: str) -> Instruction:
+    def combine(self, done: Performed, does: str) -> Instruction:
         """Two tiles of UB, element by element."""
         [target] = done.writes
         for tile in done.reads:
@@ -299,7 +299,7 @@ class _Block:
         a, b = (self.slot(tile) for tile in done.reads)
         return Binary(self.slot(target), a, b, does, target.rows * target.columns, target.dtype)
 
-    def change(self, done: Done, does: str) -> Instruction:
+    def change(self, done: Performed, does: str) -> Instruction:
         """Change a tile of UB, with a number beside it or none."""
         tile, *number = done.reads
         [target] = done.writes
@@ -307,7 +307,7 @@ class _Block:
         count = target.rows * target.columns
         return Unary(self.slot(target), self.slot(tile), does, count, target.dtype, *map(float, number))
 
-    def convert(self, done: Done) -> Instruction:
+    def convert(self, done: Performed) -> Instruction:
         """Convert a tile of UB to another format."""
         [tile], [target] = done.reads, done.writes
         if any(not words[-1].endswith("RINT") for _, words in done.statement.keys):
@@ -326,7 +326,7 @@ def _place_of(own: Any) -> str:
     )
 
 
-def _require_same(done: Done, have: tuple[int, int, str], tile: PtoTile) -> None:
+def _require_same(done: Performed, have: tuple[int, int, str], tile: PtoTile) -> None:
     due = tile.rows, tile.columns, tile.dtype
     if have != due:
         done.refuse(
@@ -342,7 +342,7 @@ class Operation(NamedTuple):
     reads: str
     writes: str
     ours: str
-    make: Callable[[_Block, Done], Instruction]
+    make: Callable[[_Block, Performed], Instruction]
 
 
 def _elements(names: str, reads: str, ours: str, make: Callable[..., Instruction]) -> dict[str, Operation]:
@@ -367,7 +367,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 _SIGNALS: Final = (*[word.removeprefix("pto.") for word in SIGNALS], "barrier")
 
 
-def _signal(word: str, done: Done) -> Instruction:
+def _signal(word: str, done: Performed) -> Instruction:
     """Return a flag or a barrier."""
     named = done.statement.key("of")
     of = [name.rpartition("PIPE_")[2] for name in named]

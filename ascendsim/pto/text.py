@@ -146,10 +146,10 @@ def parse(text: str) -> Function:
 
     Raises   ProgramError, with line and column, for what is not in the subset
     """
-    return _Parser(tokens_of(text)).file()
+    return _StatementReader(tokens_of(text)).file()
 
 
-class _Parser:
+class _StatementReader:
     """Reads tokens from left to right."""
 
     def __init__(self, tokens: list[Token]) -> None:

@@ -89,7 +89,7 @@ class PtoTile(NamedTuple):
     place: Place
 
 
-class Done(NamedTuple):
+class Performed(NamedTuple):
     """An operation with its operands."""
 
     statement: Statement
@@ -106,7 +106,7 @@ class Trace:
     """The operations of one block, in order, and the views of tensors that they use."""
 
     def __init__(self, function: Function, given: Mapping[str, float], block: int, blocks: int) -> None:
-        self.done: list[Done] = []
+        self.done: list[Performed] = []
         self.views: list[tuple[GmView, Place]] = []
         self._block, self._blocks, self._section, self._steps = block, blocks, "", 0
         self._known: dict[str, Any] = {}
@@ -200,7 +200,7 @@ class Trace:
             self._known[own.result] = make(own)
             return
         reads, writes = (tuple([self._value(own, name) for name in of]) for of in (own.args, own.outs))
-        self.done.append(Done(own, reads, writes, self._section))
+        self.done.append(Performed(own, reads, writes, self._section))
 
     # ---- what makes values
 

@@ -18,7 +18,7 @@ MOST_FILES = 300  # instructions element by element, and the room of PTO, brough
 MOST_TEST_FILES = 208
 # Of code, without comments, docstrings and blanks; the aim is 34,000. Causes, decades and limits of
 # gradients in `studies.modes` took 470, other cubes, layers refused and the file of a design 310.
-MOST_LINES = 51_500  # the aim is 34,000; intervals, calibration, lost elements and verdicts brought 1,900
+MOST_LINES = 52_400  # PTO brought 900; intervals, calibration, lost elements, verdicts 1,900
 MOST_IN_A_FOLDER, MOST_LARGER_FOLDERS = 12, 2
 MOST_REPEATED = 8  # class names
 LAYOUT = {

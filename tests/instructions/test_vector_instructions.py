@@ -5,7 +5,7 @@ import pytest
 
 from ascendsim import load_profile
 from ascendsim.errors import UnsupportedError
-from ascendsim.instructions.elementwise import Binary, Operand, Unary, ub_cycles
+from ascendsim.instructions.elementwise import Binary, UbOperand, Unary, ub_cycles
 from ascendsim.instructions.relayout import Rearrange
 from ascendsim.instructions.vector import (
     Add,
@@ -125,8 +125,8 @@ UNEXPLAINED = {5, 7}
 @pytest.mark.parametrize("case", SAMPLE)
 def test_banks_of_ub_take_what_was_measured_but_for_two_cases(case):
     sources, target, more, measured = SAMPLE[case]
-    operands = [Operand(*at) if isinstance(at, tuple) else Operand(at) for at in sources]
-    assert ub_cycles(operands, Operand(target), 64) == 64 + more
+    operands = [UbOperand(*at) if isinstance(at, tuple) else UbOperand(at) for at in sources]
+    assert ub_cycles(operands, UbOperand(target), 64) == 64 + more
     assert (abs(more - measured) > 10) == (case in UNEXPLAINED)
 
 
