@@ -424,7 +424,7 @@ class Reserved:
         return self._made(buffer, size, name, copies)
 
     def slot_at(self, buffer: str, at: int, size_bytes: int, name: str, on: int = 0) -> Slot:
-        """Reserve the bytes of one buffer of core `on` from `at` on; all slots of a buffer say where, or none.
+        """Reserve bytes of one buffer of core `on` from `at` on; all slots of a buffer say where, or none.
 
         Raises   CapacityError as `slots`; ProgramError for bytes that are taken, or begin off the alignment
         """

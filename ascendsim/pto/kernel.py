@@ -24,7 +24,7 @@ from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.pto.text import SIGNALS, parse
-from ascendsim.pto.trace import Performed, GmPart, PtoTile, Trace
+from ascendsim.pto.trace import GmPart, Performed, PtoTile, Trace
 
 if TYPE_CHECKING:
     from ascendsim.profile import Profile
