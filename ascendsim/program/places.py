@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 class Slot:
     """A range of one on-chip buffer of one core, reserved for one tile after another; compared by identity.
 
-    `index` numbers the slots of a program from zero, in the order they were reserved.
+    `index` numbers the slots of a program from zero, in the order they were reserved; `at` is its first byte
+    in the buffer, -1 where the program does not say it.
     """
 
-    __slots__ = ("buffer", "index", "name", "size_bytes")
+    __slots__ = ("at", "buffer", "index", "name", "size_bytes")
 
-    def __init__(self, buffer: str, size_bytes: int, name: str, index: int) -> None:
+    def __init__(self, buffer: str, size_bytes: int, name: str, index: int, at: int = -1) -> None:
         self.buffer = buffer
+        self.at = at
         self.size_bytes = size_bytes
         self.name = name
         self.index = index
@@ -393,6 +395,8 @@ class Reserved:
         self.profile = profile
         self.slots_reserved: list[Slot] = []
         self.used_bytes: dict[str, int] = {}
+        # By buffer, those whose address the program says.
+        self._placed: dict[str, list[Slot]] = {}
 
     def slots(
         self, buffer: str, size_bytes: int, name: str, copies: int = 1, on: int = 0
@@ -418,6 +422,36 @@ class Reserved:
             )
         self.used_bytes[own] = need
         return self._made(buffer, size, name, copies)
+
+    def slot_at(self, buffer: str, at: int, size_bytes: int, name: str, on: int = 0) -> Slot:
+        """Reserve bytes of one buffer of core `on` from `at` on; all slots of a buffer say where, or none.
+
+        Raises   CapacityError as `slots`; ProgramError for bytes that are taken, or begin off the alignment
+        """
+        own = pipe_on(on, buffer)
+        before = self._placed.setdefault(own, [])
+        known = self.profile.buffers.get(buffer)
+        if known is not None and (at < 0 or at % known.alignment_bytes):
+            raise ProgramError(
+                f"{own}:{name} begins at {at:#x}; slots of {buffer} of {self.profile.variant} start at "
+                f"multiples of {known.alignment_bytes} bytes"
+            )
+        used = self.used_bytes.get(own, 0)
+        for other in before:
+            if at < other.at + other.size_bytes and other.at < at + size_bytes:
+                raise ProgramError(
+                    f"{own}:{name} takes bytes {at:#x} to {at + size_bytes:#x}, of which {other!r} at "
+                    f"{other.at:#x} has some: nothing would order their users; take one slot, or other bytes"
+                )
+        if used != max([other.at + other.size_bytes for other in before], default=0):
+            raise ProgramError(f"{own} has slots without addresses; give each of them one, or none")
+        # From there on it takes its size, behind what is free.
+        self.used_bytes[own] = at
+        [slot] = self.slots(buffer, size_bytes, name, on=on)
+        slot.at = at
+        self.used_bytes[own] = max(used, self.used_bytes[own])
+        before.append(slot)
+        return slot
 
     def room(self, buffer: str) -> int:
         """Return the bytes of a buffer of core 0 that are not reserved yet."""

@@ -54,6 +54,7 @@ MAY_IMPORT = {
     "program": {"errors", "frozen", "native", "numerics", "profile"},
     "instructions": MACHINE | {"native"},
     "functional": MACHINE | {"native"},
+    "pto": MACHINE | {"instructions", "ops/lowering"},
     "timing": {"errors", "frozen", "native", "profile", "program"},
     "ops": set(),
     "ops/plan": {"errors", "profile"},

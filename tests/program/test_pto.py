@@ -1,0 +1,360 @@
+"""Do programs of PTO mean, cost and wait as they say, and is all else refused with its place?"""
+
+import random
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ascendsim import load_profile
+from ascendsim.errors import AscendSimError, CapacityError, ProgramError
+from ascendsim.functional import run_kernel
+from ascendsim.instructions.cube import Mmad
+from ascendsim.instructions.elementwise import Binary
+from ascendsim.instructions.flags import SetFlag, WaitFlag
+from ascendsim.ops.check_flags import check_flags
+from ascendsim.pto import read_pto
+from ascendsim.pto.kernel import subset
+from ascendsim.pto.text import tokens_of
+from ascendsim.timing.kernel import measure_kernel
+from ascendsim.timing.times import occupation
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = runpy.run_path(str(ROOT / "examples" / "12_kernels_of_pto.py"))
+KERNELS = {path.stem: path.read_text() for path in sorted((ROOT / "examples" / "kernels").glob("*.pto"))}
+BLOCKS = {"vadd": 1, "add": 20, "gemm": 24}
+PROFILE = load_profile("910B2")
+UB = "!pto.tile_buf<loc=vec, dtype={}, rows={}, cols={}, blayout=row_major, slayout=none_box>"
+
+
+def run(kernel, *given, **how):
+    """Return the output of a kernel."""
+    [output] = [name for name, tensor in kernel.tensors.items() if tensor.role == "output"]
+    names = [name for name in kernel.tensors if name != output]
+    gm = dict(zip(names, given, strict=True))
+    run_kernel(kernel, gm, **how)
+    return gm[output]
+
+
+def busy(kernel):
+    times = measure_kernel(kernel, PROFILE)
+    return {pipe: spent.busy for pipe, spent in occupation(times, kernel.phases[0].work[0].core).items()}
+
+
+def given(kernel):
+    return [tensor.shape for tensor in kernel.tensors.values() if tensor.role == "input"]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_is_right_in_every_order_and_takes_equal_cycles_on_both_engines(name):
+    blocks = min(BLOCKS[name], 4)
+    kernel = read_pto(KERNELS[name], PROFILE, blocks=blocks)
+    x, y = EXAMPLE["drawn"](*given(kernel))
+    due = x[:, :] @ y.T if name == "gemm" else x + y
+    for order in ("program", 7):
+        got = run(kernel, x, y, order=order)
+        if name == "gemm":  # four blocks make all rows of the first 256 columns
+            assert np.isnan(got[:, 256:]).all()
+            got, due = got[:, :256], due[:, :256]
+        assert np.array_equal(got, due)
+    engines = [measure_kernel(kernel, PROFILE, engine=engine).cycles for engine in ("compiled", "simpy")]
+    assert engines[0] == engines[1]
+
+
+def test_half_rounds_once():
+    kernel = read_pto(KERNELS["add"], PROFILE, blocks=20)
+    x, y = (np.float16(np.random.default_rng(seed).standard_normal((20, 2048))) for seed in (1, 2))
+    assert kernel.tensors["x"].shape == x.shape
+    assert np.array_equal(run(kernel, np.float32(x), np.float32(y)), np.float32(x + y))
+
+
+def test_a_sum_of_1024_takes_16_repeats():
+    kernel = read_pto(KERNELS["vadd"], PROFILE)
+    assert busy(kernel)["V"] == 16 * PROFILE.vector.repeat_cycles["binary"]
+    [work] = kernel.phases[0].work
+    assert work.core.kind == "vector"
+    assert [slot.at for slot in work.build().slots] == [-1, -1, -1]
+
+
+def test_the_product_keeps_the_cube_busy_for_its_fractals_heads_and_flags():
+    kernel = read_pto(KERNELS["gemm"], PROFILE, blocks=24)
+    assert (len(kernel.phases[0].work), kernel.macs) == (24, 512 * 2048 * 1536)
+    flags = 2 * 32 + 2 + 1  # a wait and a set for each step, two before them, one behind
+    assert busy(kernel)["M"] == 32 * (8 * 4 * 16 + PROFILE.cube.mmad_head_cycles) + flags
+    assert busy(kernel)["M"] == pytest.approx(16_400, rel=0.01)  # as its description reckons
+
+
+def without_flags(text):
+    return re.sub(r"\n *pto\.(set|wait)_flag\S* \[.*\]", "", text)
+
+
+@pytest.mark.parametrize("name", ["add", "gemm"])
+def test_flags_order_what_tiles_ask_for(name):
+    flagged, plain = (
+        read_pto(text, PROFILE, blocks=1) for text in (KERNELS[name], without_flags(KERNELS[name]))
+    )
+    programs = [kernel.phases[0].work[0].build() for kernel in (flagged, plain)]
+    assert programs[0].own_slots >= 0 > programs[1].own_slots
+    kept = [type(made) for made in programs[0].instructions if not isinstance(made, SetFlag | WaitFlag)]
+    assert kept == [type(made) for made in programs[1].instructions]
+    core = flagged.phases[0].work[0].core.kind
+    found = check_flags(programs[0], PROFILE, core, most=1)
+    assert found.races == ()
+    start = PROFILE.scalar.start_cycles
+    assert found.slot_cycles == measure_kernel(plain, PROFILE).cycles - start < found.cycles
+
+
+def test_a_forgotten_flag_is_a_race_and_a_wait_too_many_a_deadlock_of_a_line():
+    forgotten = re.sub(r"\n *pto\.\w+_flag_dyn \[<PIPE_MTE2>, <PIPE_V>.*\]", "", KERNELS["add"])
+    kernel = read_pto(forgotten, PROFILE)
+    with pytest.raises(ProgramError, match="reads it, ordered by nothing"):
+        run(kernel, *EXAMPLE["drawn"](*given(kernel)))
+    never = KERNELS["add"].replace(
+        "pto.set_flag_dyn [<PIPE_MTE3>, <PIPE_V>", "pto.set_flag_dyn [<PIPE_V>, <PIPE_MTE3>"
+    )
+    with pytest.raises(
+        ProgramError, match=r"deadlock: instruction \d+ \(line \d+\) \(WaitFlag\(MTE3, V, 0\)"
+    ):
+        read_pto(never, PROFILE)
+
+
+def test_an_event_that_is_raised_again_before_its_wait_has_taken_it_is_refused():
+    """The public product takes events 0 and 1 in every step."""
+    text = KERNELS["gemm"].replace("<PIPE_MTE2>, <PIPE_MTE1>, %p", "<PIPE_MTE2>, <PIPE_MTE1>, <EVENT_ID0>")
+    kernel = read_pto(
+        text.replace("_flag_dyn [<PIPE_MTE2>, <PIPE_MTE1>, <", "_flag [<PIPE_MTE2>, <PIPE_MTE1>, <"), PROFILE
+    )
+    with pytest.raises(ProgramError, match="raises its flag again"):
+        run(kernel, *EXAMPLE["drawn"](*given(kernel)))
+
+
+def on_a_row(body, dtype="f32", out="f32"):
+    """Return a program of one vector core: x comes into %a, %z leaves; 1 x 64."""
+    view = "pto.make_tensor_view {}, shape = [%n] strides = [%one] : !pto.tensor_view<?x{}>"
+    part = (
+        "pto.partition_view {}, offsets = [%zero], sizes = [%n] : !pto.tensor_view<?x{}> -> !pto.part<64x{}>"
+    )
+    return f"""module {{ func.func @row(%x: !pto.ptr<{dtype}>, %y: !pto.ptr<{out}>) {{
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %n = arith.constant 64 : index
+    %vx = {view.format("%x", dtype)}
+    %vy = {view.format("%y", out)}
+    %px = {part.format("%vx", dtype, dtype)}
+    %py = {part.format("%vy", out, out)}
+    %a = pto.alloc_tile : {UB.format(dtype, 1, 64)}
+    %z = pto.alloc_tile : {UB.format(out, 1, 64)}
+    pto.tload ins(%px : !pto.partition_tensor_view<64x{dtype}>) outs(%a : <loc=vec>)
+    {body}
+    pto.tstore ins(%z : <loc=vec>) outs(%py : !pto.partition_tensor_view<64x{out}>)
+    return }} }}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "due"),
+    [
+        ("pto.tsub ins(%a, %a : <loc=vec>) outs(%z : <loc=vec>)", lambda x: x - x),
+        ("pto.tmul ins(%a, %a : <loc=vec>) outs(%z : <loc=vec>)", lambda x: x * x),
+        ("pto.TMAX ins(%a, %a : <loc=vec>) outs(%z : <loc=vec>)", lambda x: x),
+        ("pto.tmin ins(%a, %a : <loc=vec>) outs(%z : <loc=vec>)", lambda x: x),
+        (
+            "%s = arith.constant 0.1 : f32 pto.tadds ins(%a, %s : <loc=vec>, f32) outs(%z : <loc=vec>)",
+            lambda x: x + np.float32(0.1),
+        ),
+        (
+            "%s = arith.constant -3.0 : f32 pto.tmuls ins(%a, %s : <loc=vec>, f32) outs(%z : <loc=vec>)",
+            lambda x: -3 * x,
+        ),
+        (
+            "%s = arith.constant 0.0 : f32 pto.tmaxs ins(%a, %s : <loc=vec>, f32) outs(%z : <loc=vec>)",
+            lambda x: np.maximum(x, 0),
+        ),
+        (
+            "%s = arith.constant 0.5 : f32 pto.tmins ins(%a, %s : <loc=vec>, f32) outs(%z : <loc=vec>)",
+            lambda x: np.minimum(x, 0.5),
+        ),
+        ("pto.texp ins(%a : <loc=vec>) outs(%z : <loc=vec>)", lambda x: np.float32(np.exp(np.float64(x)))),
+    ],
+)
+def test_an_operation_means_what_numpy_says(body, due):
+    x = np.random.default_rng(3).standard_normal((1, 64), np.float32)
+    got = run(read_pto(on_a_row(body), PROFILE), x)
+    assert np.array_equal(got.view(np.uint32), np.float32(due(x)).view(np.uint32))
+
+
+def test_a_cast_rounds_to_even():
+    text = on_a_row(
+        "pto.tcvt ins(%a {rmode = #pto.round_mode<CAST_RINT>} : <loc=vec>) outs(%z : <loc=vec>)", out="f16"
+    )
+    x = np.random.default_rng(4).standard_normal((1, 64), np.float32)
+    assert np.array_equal(run(read_pto(text, PROFILE), x), np.float32(np.float16(x)))
+    with pytest.raises(ProgramError, match=r"line 12, column 5: pto.tcvt rounds by .*CAST_FLOOR"):
+        read_pto(text.replace("RINT", "FLOOR"), PROFILE)
+
+
+def test_a_window_of_a_tile_is_multiplied():
+    """Windows of rows and of columns, of tiles by rows and by columns; without flags and sections."""
+    mat = "!pto.tile_buf<loc={}, dtype=f16, rows={}, cols={}, blayout=col_major, slayout=row_major>"
+    text = f"""module {{ func.func @part(%x: !pto.ptr<f16>, %y: !pto.ptr<f16>, %z: !pto.ptr<f32>) {{
+    %c0 = arith.constant 0 : index  %c1 = arith.constant 1 : index  %c16 = arith.constant 16 : index
+    %c32 = arith.constant 32 : index  %c48 = arith.constant 48 : index
+    %vx = pto.make_tensor_view %x, shape = [%c48, %c32], strides = [%c32, %c1] : !pto.tensor_view<?x?xf16>
+    %vy = pto.make_tensor_view %y, shape = [%c32, %c48], strides = [%c1, %c32] : !pto.tensor_view<?x?xf16>
+    %vz = pto.make_tensor_view %z, shape = [%c32, %c16], strides = [%c16, %c1] : !pto.tensor_view<?x?xf32>
+    %px = pto.partition_view %vx, offsets = [%c0, %c0], sizes = [%c48, %c32] : !pto.tensor_view<?x?xf16>
+    %py = pto.partition_view %vy, offsets = [%c0, %c0], sizes = [%c32, %c48] : !pto.tensor_view<?x?xf16>
+    %pz = pto.partition_view %vz, offsets = [%c0, %c0], sizes = [%c32, %c16] : !pto.tensor_view<?x?xf32>
+    %tx = pto.alloc_tile : {mat.format("mat", 48, 32)}
+    %ty = pto.alloc_tile : {mat.format("mat", 32, 48)}
+    %l = pto.alloc_tile : {mat.format("left", 32, 16)}
+    %r = pto.alloc_tile : {mat.format("right", 16, 16)}
+    %c = pto.alloc_tile : {mat.format("acc", 32, 16).replace("f16", "f32")}
+    pto.tload ins(%px : !pto.partition_tensor_view<48x32xf16>) outs(%tx : <loc=mat>)
+    pto.tload ins(%py : !pto.partition_tensor_view<32x48xf16>) outs(%ty : <loc=mat>)
+    pto.textract ins(%tx, %c16, %c16 : <loc=mat>, index, index) outs(%l : <loc=left>)
+    pto.textract ins(%ty, %c16, %c32 : <loc=mat>, index, index) outs(%r : <loc=right>)
+    pto.tmatmul ins(%l, %r : <loc=left>, <loc=right>) outs(%c : <loc=acc>)
+    pto.tstore ins(%c : <loc=acc>) outs(%pz : !pto.partition_tensor_view<32x16xf32>)
+    return }} }}"""
+    kernel = read_pto(text, PROFILE)
+    x, y = EXAMPLE["drawn"]((48, 32), (48, 32))
+    assert np.array_equal(run(kernel, x, y), x[16:, 16:] @ y.T[16:, 32:])
+    [made] = [made for made in kernel.phases[0].work[0].build().instructions if isinstance(made, Mmad)]
+    assert (made.m, made.k, made.n, kernel.phases[0].work[0].core.kind) == (32, 16, 16, "cube")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        (
+            "vadd",
+            "pto.tadd ",
+            "pto.tprelu ",
+            r"line 20, column 7: pto.tprelu is read; the subset has tload, tstore",
+        ),
+        (
+            "vadd",
+            "pto.tadd ",
+            "vector.add ",
+            r"line 20, column 7: vector.add is read; it is not in the subset",
+        ),
+        ("vadd", "pto.tadd ", "pto.barrier_sync ", r"line 20, column 7: pto.barrier_sync is read"),
+        ("vadd", "%a, %b :", "%a :", r"pto.tadd reads UB; in the subset it reads UB UB"),
+        (
+            "vadd",
+            "ins(%s :",
+            "ins(%missing :",
+            r"line 21, column 7: pto.tstore uses %missing, which nothing makes",
+        ),
+        (
+            "vadd",
+            "rows=32, cols=32, v_row=?",
+            "rows=32, cols=24, v_row=?",
+            r"a tile of 32 x 24 holds 32 x 32",
+        ),
+        ("vadd", "loc=ub, dtype=f32, rows=32", "loc=bias, dtype=f32, rows=32", r"a tile has loc=bias"),
+        (
+            "vadd",
+            "sizes = [%n, %n] : !pto.tensor_view<2xf32>",
+            "sizes = [%n, %c1] : !pto.tensor_view<2xf32>",
+            "32 x 1 of float32 on one side",
+        ),
+        (
+            "vadd",
+            "offsets = [%c0, %c0]",
+            "offsets = [%c1, %c0]",
+            r"a part begins at \(1, 0\) with sizes \(32, 32\)",
+        ),
+        ("vadd", "strides = [%n, %c1]", "strides = [%n, %n]", "rows, or columns, lie end to end"),
+        ("vadd", "pto.tload ins(%px", "pto.tload ins(%px {l2 = 1}", "pto.tload has l2; no attribute"),
+        ("vadd", "    return", "    ?", r"line 23, column 5: \? is read where a word is due"),
+        ("vadd", "    return", "    ;", r"line 23, column 5: ';' begins nothing that is known here"),
+        ("vadd", "rows=32, cols=32, v_row=32, v_col=32,\n", "rows=32,\n", "says no cols"),
+        (
+            "add",
+            "arith.constant 0x8100",
+            "arith.constant 0x8110",
+            "begins at 0x8110; slots of UB of 910B2 start at multiples of 32",
+        ),
+        ("add", "arith.constant 0x8100", "arith.constant 0x200", "of which UB:0x0.* at 0x0 has some"),
+        (
+            "add",
+            "scf.for %p = %c0 to %c2 step %c1",
+            "scf.while %p = %c0 to %c2 step %c1",
+            "of scf the subset has for and if",
+        ),
+        ("add", "to %c2 step %c1", "to %c2 step %c0", "a loop has step 0; a step is 1 or more"),
+        ("add", "divsi %first, %step", "divsi %first, %c0", "arith.divsi divides by 0"),
+        (
+            "add",
+            "[<PIPE_V>, <PIPE_MTE2>, %p]",
+            "[<PIPE_V>, <PIPE_S>, %p]",
+            "names PIPE_V, PIPE_S, 0; pipes are",
+        ),
+        (
+            "add",
+            "[<PIPE_V>, <PIPE_MTE2>, %p]",
+            "[<PIPE_V>, <PIPE_MTE2>, %row]",
+            "has event 2048; 910B2 has 0 to 7",
+        ),
+        (
+            "gemm",
+            "outs(%left : ",
+            "outs(%right : ",
+            "takes 64 x 256 of float16 from 0, 0 of a tile of 128 x 64",
+        ),
+        (
+            "gemm",
+            "pto.tmatmul.acc ins(%sum, ",
+            "pto.tmatmul.acc ins(%left, ",
+            "in the subset it reads L0C L0A L0B",
+        ),
+    ],
+)
+def test_what_is_not_in_the_subset_is_refused_with_its_place(name, old, new, words):
+    assert old in KERNELS[name]
+    with pytest.raises(ProgramError, match=words) as refused:
+        read_pto(KERNELS[name].replace(old, new), PROFILE)
+    assert re.match(r"line \d+, column \d+: ", str(refused.value))
+
+
+def test_what_a_call_lacks_is_said():
+    with pytest.raises(ProgramError, match="blocks a number from 1 on, got 0"):
+        read_pto(KERNELS["vadd"], PROFILE, blocks=0)
+    text = KERNELS["vadd"].replace("%z: !pto.ptr<f32>)", "%z: !pto.ptr<f32>, %n: index)")
+    text = text.replace("    %n = arith.constant 32 : index\n", "")
+    with pytest.raises(ProgramError, match=r"argument %n of vadd is of index.*arguments=\{'n': \.\.\.\}"):
+        read_pto(text, PROFILE)
+    assert read_pto(text, PROFILE, arguments={"n": 32}).tensors["x"].shape == (32, 32)
+    with pytest.raises(CapacityError, match=r"line 16: UB of 910B2 holds 196608 bytes"):
+        read_pto(KERNELS["vadd"].replace("rows=32", "rows=1024"), PROFILE)
+
+
+def test_a_loop_that_does_not_end_is_refused(monkeypatch):
+    monkeypatch.setattr("ascendsim.pto.trace.MOST_STEPS", 90)
+    with pytest.raises(ProgramError, match="step 91 is taken; loops are unrolled"):
+        read_pto(KERNELS["add"], PROFILE)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_spoilt_text_is_read_or_refused_and_nothing_else(seed):
+    rng = random.Random(seed)
+    pieces = [token.text for token in tokens_of(KERNELS["vadd"])[:-1]]
+    at = rng.randrange(len(pieces))
+    pieces[at : at + rng.randrange(2)] = rng.sample(pieces, rng.randrange(2))
+    try:
+        made = read_pto(" ".join(pieces), PROFILE)
+    except AscendSimError:
+        return
+    kinds = [type(each) for each in made.phases[0].work[0].build().instructions]
+    assert kinds.count(Binary) == 1
+
+
+def test_the_page_has_the_table_of_the_subset():
+    page = (ROOT / "docs" / "from_ascendc.md").read_text().partition("## Kernels in PTO")[2]
+    rows = [
+        tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in page.splitlines() if "->" in line
+    ]
+    assert rows[1:] == subset()
