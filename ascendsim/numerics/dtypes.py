@@ -153,9 +153,15 @@ def name_of(kind: Named) -> str:
     if isinstance(kind, str | DType | Integer):
         return kind if isinstance(kind, str) else kind.name
     try:
-        return np.dtype(kind).name
+        return _name_of_kind(kind)
     except Exception:  # whatever a foreign object does when numpy asks it
         return f"a {type(kind).__name__}"
+
+
+@lru_cache(maxsize=64)  # numpy writes the name out each time
+def _name_of_kind(kind: Any) -> str:
+    name: str = np.dtype(kind).name
+    return name
 
 
 def _unknown(text: str, names: list[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from math import prod
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from ascendsim.errors import ConfigError, shown, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
@@ -58,6 +58,30 @@ if TYPE_CHECKING:
 
 # The engine counts in 64 bits; nobody waits for a call with more cycles.
 MOST_CYCLES = 2**62
+
+
+class PlannedBackward(NamedTuple):
+    """Everything about a call of `convolution_backward` that does not depend on the values in its tensors."""
+
+    options: Options
+    decision: Decision
+    call: Call
+
+    @default_arithmetic
+    def run(
+        self, operands: Mapping[str, Operand], order: str | int, *, timing: bool, threads: int = 1
+    ) -> ConvolutionBackwardResult:
+        """Return the result of the call.
+
+        operands   grad_output, input and weight, of the shapes, formats and strides of the plan
+        """
+        options, decision, call = self
+        with Threads(thread_count(threads, timing=timing)) as crew:
+            carriers = carriers_of(operands, crew, keep_halves=not timing)
+            done = _done(call, decision, carriers, options, order, None if timing else crew)
+            shapes = {name: call.shape_of(name) for name in GRADIENTS}
+            gradients = encoded(done.made, shapes, decision, crew)
+        return result_of(done, gradients, options, decision, order, timing=timing)
 
 
 @default_arithmetic
@@ -111,16 +135,15 @@ def convolution_backward(
     decision = decide(asked, options)
     made = compress(gradient_shapes(asked).values(), decision.wanted)
     options.require_room(*(operand.view.shape for operand in operands.values()), *made)
+    if not decision.empty:
+        views = {name: operand.view for name, operand in operands.items()}
+        views |= output_views(options.wanted_strides, gradient_shapes(asked))
+        call = options.call(problem_of(asked, decision), decision, views)
+        return PlannedBackward(options, decision, call).run(operands, order, timing=timing, threads=threads)
+    # Without elements there is no product: the interface accepts the call and writes zeros.
     with Threads(thread_count(threads, timing=timing)) as crew:
-        carriers = carriers_of(operands, crew, keep_halves=not (timing or decision.empty))
-        # Without elements there is no product: the interface accepts the call and writes zeros.
-        if decision.empty:
-            done = _without_elements(_empty_graph(asked, decision, options), carriers, options, order, timing)
-        else:
-            views = {name: operand.view for name, operand in operands.items()}
-            views |= output_views(options.wanted_strides, gradient_shapes(asked))
-            call = options.call(problem_of(asked, decision), decision, views)
-            done = _done(call, decision, carriers, options, order, None if timing else crew)
+        carriers = carriers_of(operands, crew)
+        done = _without_elements(_empty_graph(asked, decision, options), carriers, options, order, timing)
         gradients = encoded(done.made, gradient_shapes(asked), decision, crew)
     return result_of(done, gradients, options, decision, order, timing=timing)
 

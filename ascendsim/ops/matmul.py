@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, shown
 from ascendsim.instructions.cube import FRACTAL_ROWS
@@ -46,6 +46,9 @@ from ascendsim.program.places import GmTensor
 from ascendsim.rules.typed import cube_math_number
 from ascendsim.timing.l2 import l2_note
 
+if TYPE_CHECKING:
+    from ascendsim.ops.operands import Operand
+
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
 ND_NOTE = (
     "Operands lie row after row (ND), and copies of this product into L1 do not turn rows into fractals: "
@@ -62,6 +65,53 @@ class MatmulResult(Estimate):
     order: str
     timing: bool = True
     overflowed: tuple[str, ...] | None = None
+
+
+class PlannedProduct(NamedTuple):
+    """Everything about a call of `matmul` that does not depend on the values in its matrices.
+
+    said   what every result says of the call
+    """
+
+    options: Options
+    graph: Graph
+    said: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        problem: MatmulProblem,
+        formats: tuple[str, str],
+        out_dtype: str | None,
+        cube_math_type: int,
+        options: Options,
+    ) -> PlannedProduct:
+        """Plan a product of two formats.
+
+        Raises   as `matmul`
+        """
+        graph, said = _lowered(problem, formats, out_dtype, cube_math_type, options)
+        return cls(options, options.within(graph), said)
+
+    @default_arithmetic
+    def run(self, left: Operand, right: Operand, order: str | int, *, timing: bool) -> MatmulResult:
+        """Return the result of the call; the matrices are of the shapes and formats of the plan."""
+        graph, options = self.graph, self.options
+        tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
+        thread_count(1, timing=timing)
+        machine, cut = (options.profile, options.l2_start), None if timing else set[str]()
+        results, made = run_graph(graph, *machine, tensors, order, options.engine, timing=timing, cut=cut)
+        # A single matrix runs as a batch of one.
+        output = made["c"] if left.view.shape[:-2] else made["c"][0]
+        stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
+        return MatmulResult(
+            **self.said,
+            kernels=tuple(results) if timing else (),
+            output=stored,
+            order=name_of(order),
+            timing=timing,
+            overflowed=None if cut is None else tuple(sorted(cut)),
+        )
 
 
 @default_arithmetic
@@ -96,18 +146,8 @@ def matmul(
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)
     options.require_room(left.view.shape, right.view.shape, (problem.batch, problem.m, problem.n))
-    graph, said = _lowered(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
-    graph = options.within(graph)
-    tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
-    thread_count(1, timing=timing)
-    machine, cut = (options.profile, options.l2_start), None if timing else set[str]()
-    results, made = run_graph(graph, *machine, tensors, order, options.engine, timing=timing, cut=cut)
-    # A single matrix runs as a batch of one.
-    output = made["c"] if left.view.shape[:-2] else made["c"][0]
-    stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
-    overflowed = None if cut is None else tuple(sorted(cut))
-    said["kernels"] = tuple(results) if timing else ()
-    return MatmulResult(**said, output=stored, order=name_of(order), timing=timing, overflowed=overflowed)
+    planned = PlannedProduct.of(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
+    return planned.run(left, right, order, timing=timing)
 
 
 @default_arithmetic

@@ -189,10 +189,9 @@ class Trace:
         return _INTEGERS[word](a, b)
 
     def _operation(self, own: Statement) -> None:
-        makers = self._view, self._part, self._moved, self._tile
-        make = dict(zip(MAKERS, (*makers, lambda _: self._block, lambda _: self._blocks), strict=True)).get(
-            own.word
-        )
+        makers: tuple[Callable[[Statement], Any], ...] = self._view, self._part, self._moved, self._tile
+        makers += (lambda _: self._block, lambda _: self._blocks)
+        make = dict(zip(MAKERS, makers, strict=True)).get(own.word)
         if make is not None:
             for key, words in own.keys:
                 if key not in MAKERS[own.word] or (key == "layout" and words[-1].lower() not in ("nd", "dn")):

@@ -24,10 +24,12 @@ from ascendsim.numerics.casts import cuts_off, decode, encode, round_to
 from ascendsim.numerics.dtypes import DTYPES, find
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.metrics import Specials
-from ascendsim.ops.convolution_backward import convolution_backward, estimate
+from ascendsim.ops.convolution_backward import PlannedBackward, estimate
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Mask
 from ascendsim.ops.lowering.formats import vector_overflow
-from ascendsim.ops.options.call import Options, order_given, require_known, thread_count
+from ascendsim.ops.operands import Operand
+from ascendsim.ops.options.asked import planned_call
+from ascendsim.ops.options.call import Options, options_of, order_given, require_known, thread_count
 from ascendsim.ops.options.keywords import CallOptions
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulProblem
@@ -154,11 +156,10 @@ def _options(part: PassCall, setting: Setting) -> dict[str, Any]:
 def run(
     part: PassCall, grad_output: Any, input: Any, weight: Any, setting: Setting
 ) -> ConvolutionBackwardResult:
-    """Call the door: the only place that does. It times nothing; `costs` has the cycles.
+    """Run the call: the only place that does. It times nothing; `costs` has the cycles.
 
     Raises   as `convolution_backward`
     """
-    p, options = part.problem, _options(part, setting)
     given = (grad_output, input, weight)
     cut = {
         f"cast_{name}"
@@ -166,27 +167,19 @@ def run(
         if is_cut(values, kind, setting)
     }
     stored = [as_stored(values, name, setting) for values, name in zip(given, part.dtypes, strict=True)]
-    result = convolution_backward(
-        stored[0],
-        stored[1],
-        stored[2],
-        None,
-        p.stride,
-        p.padding,
-        p.dilation,
-        p.transposed,
-        p.output_padding,
-        p.groups,
-        part.mask,
-        setting.cube_math_type,
-        output_dtypes=(None, part.grad_weight, None),
-        product=setting.product,
-        order=setting.order,
-        threads=setting.threads,
-        timing=False,
-        **options,
-    )
+    operands = {name: Operand.of(values, name) for name, values in zip(INPUTS, stored, strict=True)}
+    part.problem.check_grad_output(operands["grad_output"].view.shape)
+    planned = _planned(part, setting, tuple(operand.view.strides for operand in operands.values()))
+    result = planned.run(operands, setting.order, timing=False, threads=setting.threads)
     return replace(result, overflowed=_and(result.overflowed, cut))
+
+
+@lru_cache(maxsize=256)  # some for each layer of a large network
+def _planned(part: PassCall, setting: Setting, strides: tuple[tuple[int, ...], ...]) -> PlannedBackward:
+    kept: Any = {"output_dtypes": (None, part.grad_weight, None), "product": setting.product}
+    options = options_of("convolution_backward", _options(part, setting) | kept)
+    given: Any = part.dtypes, setting.cube_math_type, part.mask, dict(zip(INPUTS, strides, strict=True))
+    return PlannedBackward(options, *planned_call(part.problem, options, *given))
 
 
 def _and(known: Collection[str] | None, more: Collection[str]) -> tuple[str, ...]:

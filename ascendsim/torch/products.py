@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +21,12 @@ import torch
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import decode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.ops.matmul import estimate_matmul, matmul
+from ascendsim.ops.matmul import PlannedProduct, estimate_matmul
+from ascendsim.ops.operands import Operand
+from ascendsim.ops.options.call import options_of
 from ascendsim.ops.options.keywords import ProductOptions
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.problems.matmul import MatmulProblem, problem_of
 from ascendsim.studies.sweep import judged
 from ascendsim.torch.autograd import FORMATS, array_of, has_values, tensor_of, type_name
 from ascendsim.torch.passes import (
@@ -83,6 +86,10 @@ class ProductCall:
         formats = {"cube_math_type": setting.cube_math_type, "out_dtype": self.result}
         return shared | formats | {"product": setting.product}
 
+    def planned(self, setting: Setting) -> PlannedProduct:
+        """Return the plan of the call; equal calls of a thread share one."""
+        return _planned(self, setting, get_ident())
+
     def costs(self, setting: Setting) -> Estimate:
         """Estimate the cycles.
 
@@ -91,6 +98,14 @@ class ProductCall:
         # A pass that ran is estimated, whatever its size.
         options = self.options(setting) | {"most_instructions": None}
         return estimate_matmul(self.problem, self.dtype, **options)
+
+
+# Some for each layer of a large network; programs come from builders that threads cannot share.
+@lru_cache(maxsize=256)
+def _planned(call: ProductCall, setting: Setting, _thread: int) -> PlannedProduct:
+    given = call.options(setting)
+    formats = (call.dtype, call.dtype), given.pop("out_dtype"), given.pop("cube_math_type")
+    return PlannedProduct.of(call.problem, *formats, options_of("matmul", given, ProductOptions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +134,16 @@ class ProductPass:
         Raises   as `matmul`
         """
         call = ProductCall.of(self.layer, setting)
-        p = call.problem
         given = array_of(_as_stored_matrix(self.a)), array_of(_as_stored_matrix(self.b))
         cut = {
             f"cast_{name}" for name, one in zip("ab", given, strict=True) if is_cut(one, call.dtype, setting)
         }
         a, b = (as_stored(one, call.dtype, setting) for one in given)
-        turned: dict[str, Any] = {"transpose_a": p.transpose_a, "transpose_b": p.transpose_b}
-        made = matmul(a, b, order=setting.order, timing=False, **turned, **call.options(setting))
+        operands = Operand.of(a, "a"), Operand.of(b, "b")
+        shapes, p = (operand.view.shape for operand in operands), call.problem
+        # Whether they fit; the rest of a plan does not depend on the matrices.
+        problem_of(*shapes, transpose_a=p.transpose_a, transpose_b=p.transpose_b)
+        made = call.planned(setting).run(*operands, setting.order, timing=False)
         more = None if self.addend is None else array_of(self.addend)
         own = self.layer.dtypes[0]
         values, late = with_addend(made.output, more, own, setting, self.alpha, self.beta)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ascendsim.ops.check_flags import check_flags
 
 from ascendsim import load_profile
 from ascendsim.errors import AscendSimError, CapacityError, ProgramError
@@ -14,7 +15,6 @@ from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import Mmad
 from ascendsim.instructions.elementwise import Binary
 from ascendsim.instructions.flags import SetFlag, WaitFlag
-from ascendsim.ops.check_flags import check_flags
 from ascendsim.pto import read_pto
 from ascendsim.pto.kernel import subset
 from ascendsim.pto.text import tokens_of

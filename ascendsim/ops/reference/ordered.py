@@ -100,6 +100,10 @@ def _lane_sum(images: Floats) -> Floats:
     """Return the sum of each channel of (images, C, elements)."""
     # As many at a time as there are lanes: `sum` of numpy would add pairwise, in an order of its own. A lane
     # that begins at +0 is never -0, so that lanes which get nothing more need no care.
+    if images.shape[2] == 1:
+        # One lane alone gets elements, as in a linear layer; adding the others' zeros changes none.
+        own: Floats = np.add.accumulate(images[:, :, 0], axis=0)[-1:].sum(axis=0) + np.float32(0)
+        return own
     lanes = np.zeros((images.shape[1], LANES), np.float32)
     for image in images:
         for first in range(0, image.shape[1], LANES):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from weakref import ref
 
-from ascendsim.errors import UnsupportedError, refusal
+from ascendsim.errors import ConfigError, UnsupportedError, refusal
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulGemm
@@ -21,6 +21,7 @@ from ascendsim.ops.tiling.timed import fastest_of_few, short_buffer
 from ascendsim.ops.tiling.vendor.layer import other_cube
 from ascendsim.ops.tiling.vendor.matmul import operator_tiling
 from ascendsim.ops.tiling.vendor.operators import first_plan, matmul_plan, product_plan
+from ascendsim.profile import Profile, load_profile
 
 # What a user may ask for, and what a call asks for besides.
 STRATEGIES = ("product", "search", "tuned")
@@ -69,14 +70,23 @@ def _remembered(asked: _PlanKey) -> Plan:
     if strategy == "product":
         of_conv = isinstance(request.problem, ConvProblem)
         plan, why = product_plan(request) if of_conv else matmul_plan(request)
-        # Rules know the parts that were made; a profile of one's own may have other buffers.
-        short = short_buffer(plan, request) if plan is not None and of_conv else ""
+        # Rules know the parts that were made; under other buffers all tasks are dealt to see if a plan fits.
+        own = plan is not None and of_conv and not _has_made_buffers(request.profile)
+        short = short_buffer(plan, request) if plan is not None and own else ""
         if plan is not None and not short:
             return replace(plan, chosen_by=plan.chosen_by or "product")
         if short:
             why = f"product's plan of {request.gradient} on {request.profile.variant}: {short}"
 
     return replace(search_plan(request), chosen_by="search", instead=why)
+
+
+def _has_made_buffers(profile: Profile) -> bool:
+    """Return whether a profile has the buffers of a part that was made."""
+    try:
+        return load_profile(profile.variant).buffers == profile.buffers
+    except ConfigError:
+        return False
 
 
 def _by_shares(request: PlanRequest) -> Plan:
