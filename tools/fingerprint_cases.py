@@ -459,6 +459,9 @@ COMMANDS = {
     f"--tilings 3 {STUDIED}",
     "study codesign json": "study codesign s5b1_3x3 --cost cores.cube --change cores.cube=20 --tilings 2 "
     "--json --jobs 1 --store kept",
+    "study traffic": "study traffic s5b1_3x3 --table t.csv --out page\nstudy traffic s5b1_3x3 --json",
+    "study why": "study why s5b1_3x3 --gradient weight --json --jobs 1",
+    "study devices": f"study devices alexnet --product 910C {STUDIED}",
     "completion": "completion bash\ncompletion zsh",
 }
 

@@ -397,16 +397,14 @@ def in_float64(scale):
 LINEAR = layer_problem(kind="linear", input=(4, 32), weight=(16, 32))
 
 
-def linear_tensors():
-    """Return grad_output, input and weight of a linear layer, with subnormal products."""
-    random = np.random.default_rng(7)
-    shapes = LINEAR.grad_output, LINEAR.input, LINEAR.weight
-    return [(random.standard_normal(shape) * 2.0**-65).astype(np.float32) for shape in shapes]
+# grad_output, input and weight of a linear layer, with subnormal products; drawn before any mode is set.
+LINEAR_TENSORS = drawn(2.0**-65, LINEAR.grad_output, LINEAR.input, LINEAR.weight)
+LINEAR_DOUBLES = [x.astype(np.float64) * 2.0**-450 for x in LINEAR_TENSORS]
 
 
 def linear():
     """Return the gradients of a linear layer, and cycles."""
-    made = ascendsim.product_backward(*linear_tensors(), True, product=PRODUCT)
+    made = ascendsim.product_backward(*LINEAR_TENSORS, True, product=PRODUCT)
     return made.grad_input, made.grad_weight, made.grad_bias, made.time_us
 
 
@@ -417,7 +415,7 @@ def linear_estimated():
 
 def linear_in_float64():
     """Return the gradients of a linear layer in float64, of subnormal products."""
-    return layer_gradients_float64(LINEAR, *(x.astype(np.float64) * 2.0**-450 for x in linear_tensors()))
+    return layer_gradients_float64(LINEAR, *LINEAR_DOUBLES)
 
 
 def eight_bit_tables():

@@ -5,7 +5,7 @@ import csv
 import importlib
 import json
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from ascendsim.profile import CostFormula, parse_changes
 from ascendsim.report.calls import points_of, roof_of, roofline_picture
 from ascendsim.report.document import CallReport, run_document
 from ascendsim.report.page.charts import svg
+from ascendsim.studies.accounts import LeverQuestion, TrafficQuestion
 from ascendsim.studies.codesign import study_codesign
 from ascendsim.studies.devices import study_devices
 from ascendsim.studies.devices_records import DevicesQuestion
@@ -27,9 +28,11 @@ from ascendsim.studies.hardware.gains import study_hardware
 from ascendsim.studies.hardware.records import DesignQuestion, Question, StudiedLayer
 from ascendsim.studies.identify import folder as probe_folder
 from ascendsim.studies.identify import vectors as probes
+from ascendsim.studies.levers import study_levers
 from ascendsim.studies.modes.choice import Axes, ConvCase, PrecisionQuestion, SyntheticTensors
 from ascendsim.studies.modes.measure import PrecisionPoint, answer, case_errors, study_precision
 from ascendsim.studies.sweep import Sweep, float64_references, judge
+from ascendsim.studies.traffic import estimate_call, study_traffic
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.study import set_beside, study_tiling
 from ascendsim.studies.tuning.tune import INDEX, export, exported_plans
@@ -199,6 +202,18 @@ def _made_up_call(profile, _plans):
     return SimpleNamespace(time_us=time_us, cycles=round(1000 * time_us), plans={}, kernels=())
 
 
+def counted():
+    """Count the bytes of a call."""
+    layer = StudiedLayer("a layer", PROBLEM, (True, True, True))
+    question = TrafficQuestion("a layer", PRODUCT, (layer,))
+    return study_traffic(question, partial(estimate_call, {}))
+
+
+def levers():
+    """Change each figure of a product alone; the times are made up, as of intervals."""
+    return study_levers(LeverQuestion("a layer", PRODUCT), _made_up_call, 1)
+
+
 def modes():
     """Ask how exact the modes are."""
     axes = Axes(ascendsim.load_profile(PRODUCT), ("float16", "float32"), (0, 1))
@@ -325,6 +340,10 @@ STUDIES = {
         for name in ("read_outputs", "write_outputs", "write_probe")
     },
     "studies.identify.vectors.simulated": [PROBED],
+    "studies.levers.steps_of": [levers],
+    "studies.levers.study_levers": [levers],
+    "studies.traffic.estimate_call": [counted],
+    "studies.traffic.study_traffic": [counted],
     "studies.uncertainty.intervals": [swept],
     "studies.verdicts.ratios": [swept],
     "studies.records.parts_us": [points],
@@ -449,7 +468,7 @@ NOT_CALLED = {
         aclnn.handles: AclTensor
         numerics.accumulation: IntegerSum AccumulationModel products_of rounds_once MathSettings
         numerics.factor: Cuts Elements Factor FactorRange Threads Values
-        numerics.dtypes: Control OverflowRules DType Integer dtype find name_of fraction_bits
+        numerics.dtypes: Control OverflowRules DType Integer dtype find itemsize_of name_of fraction_bits
         numerics.format_rounding: require_choice require_float32 CodeTable
         numerics.metric_chunks: ChunkTotals Column Standards Verdict standards
         numerics.metrics: ErrorMetrics Specials specials_of
@@ -493,6 +512,7 @@ NOT_CALLED = {
         studies.modes.choice: ConvCase ModeSummary Axes PrecisionQuestion Worst
             part_of
         studies.modes.records: CaseErrors FormatShare GradientError PassLimits
+        studies.accounts: Lever LeverAnswer LeverQuestion TrafficAnswer TrafficQuestion energy_pj lacking
         studies.records: StudyAnswer Interval JudgedGradient Ratio Spent
         studies.verdicts: GainVerdict condition_words
         studies.table: Table form microseconds numbers percent require_table_name saving share
@@ -519,6 +539,7 @@ NOT_CALLED = {
             aclrtCtxSetSysParamOpt aclrtDestroyStream aclrtFree aclrtMalloc aclrtMemcpy aclrtResetDevice
             aclrtSetDevice aclrtSynchronizeStream
         profile.changes: contradiction
+        pto.kernel: read_pto
         profile.files: is_file_name configs_directory
         torch.network: read_network
         torch.dispatch: record

@@ -122,7 +122,7 @@ MAY_IMPORT = {
         "workloads",
     }
     | {"native", "ops/convolution_backward", "ops/matmul", "ops/lowering"}
-    | {"ops/options", "ops/problems", "ops/results"},
+    | {"ops/operands", "ops/options", "ops/problems", "ops/results"},
     "aclnn": CALL | {"ops/tiling", "ops/convolution_backward"},
     "report": MACHINE | {"", "files", "native", "timing", "studies", "validate", "ops/plan", "ops/results"},
     "cli": {"", "aclnn", "errors", "numerics", "profile", "rules", "ops/problems", "workloads", "report"}
