@@ -137,10 +137,13 @@ class _FillL1(NamedTuple):
     dst: Slot
     bytes: int
     tile_shape: tuple[int, ...]
+    itemsize: int = 0
 
 
 class FillL1(_FillL1, ToSlot):
     """Clear an L1 slot before a strided copy leaves gaps in it.
+
+    `itemsize` is that of an element, where `bytes` clear more than the tile.
 
     Pipe     MTE2
     Cost     head + bytes / rate of the path GM_L1, which shares L1's write port
@@ -161,8 +164,10 @@ class FillL1(_FillL1, ToSlot):
         return self.bytes
 
     def width(self, given: int, shape: tuple[int, ...]) -> int:
-        """Return the bytes of an element, as its bytes say of an image; 0 where they are of no whole one."""
+        """Return the bytes of an element, as it or its bytes say; 0 where these are of no whole one."""
         del given
+        if self.itemsize:
+            return self.itemsize
         # Of an image without pixels its bytes are those of one.
         elements = prod(shape) - shape[-1] or shape[-1]
         return 0 if self.bytes % elements else self.bytes // elements
@@ -255,9 +260,6 @@ class LoadL0B(LoadL0A):
     __slots__ = ()
     where: ClassVar[Mapping[str, str]] = {"dst": "L0B", "src": "L1"}
     buffer = "L0B"
-
-
-FRACTAL_COLUMNS = 16
 
 
 def in_channel_groups(tile: NDArray[np.float32], c0: int) -> NDArray[np.float32]:

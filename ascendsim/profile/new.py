@@ -25,6 +25,9 @@ EVIDENCE = "a design: nobody has measured it"
 SAID = ("vendor file", "vendor doc")
 UNITS = {
     "tb_per_s": "TB/s",
+    "gb_per_s": "GB/s",
+    "pj_per_cycle": "pJ a cycle",
+    "pj_per_byte": "pJ a byte",
     "bytes_per_cycle": "bytes a cycle",
     "bytes": "bytes",
     "cycles": "cycles",

@@ -301,7 +301,7 @@ def test_help_is_no_error(capsys):
         (("run", "--input", "1,2,-3,4", "--weight", "2,2,3,3"), "must not be empty"),
         (("run", *CYCLES, "--stride", "0"), "at least 1"),
         (("run", *SMALL[:4], "--padding", "1,1,1"), "it needs 2 or 4"),
-        (("run", *CYCLES, "--product", "910C"), "unknown product"),
+        (("run", *CYCLES, "--product", "910D"), "unknown product"),
         (("run", *CYCLES, "--product", "none.toml"), "cannot be read"),
         (("run", *CYCLES, "--dtype", "float61"), "did you mean 'float16'"),
         (("run", *SMALL, "--dtype", "hf32_11"), "--dtype float32 --cube-math-type 1"),
@@ -404,7 +404,7 @@ def test_a_long_wait_is_told_in_a_pipe_line_by_line(monkeypatch):
         assert waits_for("ascendsim: 0 of 3 (0 s so far)\n")
         advance("first")
         advance("second")
-        assert waits_for("ascendsim: 2 of 3: second (")
+        assert waits_for("ascendsim: 2 of 3: second")
     with busy("computing"):
         assert waits_for("ascendsim: computing (")
     told = stream.getvalue()

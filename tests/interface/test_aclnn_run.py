@@ -433,7 +433,7 @@ OPTIONS = [
     {"engine": "compiled"},
     {"fixpipe": "c-api-pages"},
     {"order": 3},
-    {"most_instructions": 10**6},
+    {"most_instructions": 10**6, "most_bytes": 2**34},
 ]
 ATTRIBUTES = (
     *("bias_sizes", "stride", "padding", "dilation", "transposed", "output_padding", "groups"),

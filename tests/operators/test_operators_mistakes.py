@@ -76,7 +76,7 @@ def test_what_does_not_fit_answers_as_an_invalid_parameter(changes, words):
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"product": "910C"}, ConfigError, "unknown product '910C'"),
+        ({"product": "910D"}, ConfigError, "unknown product '910D'"),
         ({"rules": "strict"}, ConfigError, "strict"),
         ({"order": "random"}, ConfigError, 'order is .random.; it must be "program", "arrival" or a whole'),
         ({"order": True}, ConfigError, "order is True"),

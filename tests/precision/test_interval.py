@@ -529,7 +529,7 @@ def test_the_sensitivity_is_a_sweep_of_the_main_job(monkeypatch):
         plans = {"grad_input": PLAN}
         assert tiling in (None, plans)
         time_us = problem.macs + product.scalar.issue_cycles
-        return SimpleNamespace(time_us=time_us, cycles=0, plans=plans)
+        return SimpleNamespace(time_us=time_us, cycles=0, plans=plans, kernels=())
 
     monkeypatch.setattr("committed_pages.estimate", fake)
     found = {effect.figure: effect for effect in committed_pages.sensitivity("910B")}

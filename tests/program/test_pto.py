@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ascendsim.ops.check_flags import check_flags
 
 from ascendsim import load_profile
 from ascendsim.errors import AscendSimError, CapacityError, ProgramError
@@ -15,6 +14,7 @@ from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import Mmad
 from ascendsim.instructions.elementwise import Binary
 from ascendsim.instructions.flags import SetFlag, WaitFlag
+from ascendsim.ops.checks import check_flags
 from ascendsim.pto import read_pto
 from ascendsim.pto.kernel import subset
 from ascendsim.pto.text import tokens_of

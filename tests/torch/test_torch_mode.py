@@ -529,7 +529,7 @@ def test_results_lie_as_torchs_do():
         ({"errors": "all"}, ConfigError),
         ({"refused": "ignore"}, ConfigError),
         ({"passes": ("sideways",)}, ConfigError),
-        ({"per_layer": {"0": {"product": "910C"}}}, ConfigError),
+        ({"per_layer": {"0": {"product": "910D"}}}, ConfigError),
         ({"operands": "float7"}, UnsupportedError),
         ({"acumulation": "seq:RNE"}, TypeError),
     ],

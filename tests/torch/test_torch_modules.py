@@ -369,7 +369,7 @@ def test_an_output_padding_that_no_kernel_leaves_over_is_refused():
         ({"cube_math_type": "1"}, ConfigError),
         ({"output_dtypes": ("float32",) * 3}, ConfigError),
         ({"output_strides": {"grad_bias": (2,)}}, ConfigError),
-        ({"product": "910C"}, ConfigError),
+        ({"product": "910D"}, ConfigError),
         ({"rules": "none"}, ConfigError),
         ({"accumulation": 5}, ConfigError),
         ({"order": "backwards"}, ConfigError),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ascendsim.errors import BudgetError, refusal, whole
-from ascendsim.ops.plan import Plan
+from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.program import walk as w
 from ascendsim.program.program import CHUNK, NestProgram, Program, walk_memory
 
@@ -100,7 +100,8 @@ def require_bytes(need: int, most: int | None, what: str) -> None:
     if most is not None and need > most:
         raise BudgetError(
             f"about {need:,} bytes for {what} are more than most_bytes, which is {most:,}; take a "
-            "smaller batch, or estimate cycles alone, or raise most_bytes (None: no limit; --most-bytes 0)"
+            "smaller batch, or ask for cycles alone (`estimate`, --cycles-only), or raise most_bytes (None: "
+            "no limit; --most-bytes 0)"
         )
 
 
@@ -118,7 +119,9 @@ def require_instructions(
     counts = {kernel.name: sized_instructions(kernel, profile) for kernel in graph.kernels}
     sized = sum(counts.values())
     if most <= SIZES_TOO_LOW * _narrow(graph) * sized and sized <= max(most, QUICKLY_CUT):
-        counts = {kernel.name: reckoned_instructions(kernel) for kernel in graph.kernels}
+        for kernel in graph.kernels:
+            with saying_whose(kernel.name, kernel.facts.get("plan")):
+                counts[kernel.name] = reckoned_instructions(kernel)
     total = sum(counts.values())
     if most_instructions is not None and total > most_instructions:
         largest = max(counts, key=lambda name: counts[name])

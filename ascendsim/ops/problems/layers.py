@@ -6,7 +6,7 @@ A product's gradients are products: with y = a b, grad_a is grad_y b^T and grad_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, NamedTuple
 
@@ -140,11 +140,12 @@ def layer_problem(*, kind: str = "conv", input: Any, weight: Any, **options: Any
     """
     if kind not in KINDS:
         raise ShapeError(f"the kind of a layer is {shown(kind)}; {did_you_mean(str(kind), KINDS)}")
-    if kind == "conv":
-        return ConvProblem(input=input, weight=weight, **options)
-    surplus = sorted(options.keys() - ({"padding"} if kind == "conv_tbc" else set()))
+    known = {"conv": {field.name for field in fields(ConvProblem)}, "conv_tbc": {"padding"}}
+    surplus = sorted(options.keys() - known.get(kind, set()))
     if surplus:
         raise ShapeError(f"{kind}: has no {' and no '.join(surplus)}; leave it out")
+    if kind == "conv":
+        return ConvProblem(input=input, weight=weight, **options)
     if kind == "conv_tbc":
         return TbcLayer(input, weight, **options)
     return ProductLayer(input, weight, kind == "linear")

@@ -108,7 +108,9 @@ class DgradTiles(BlockTiles):
         tile = self.tile(pixels, box)
         if not tile.clear or (tile.rows is not None and self._spread):
             return None
-        return FillL1(slot, self._cleared or tile.l1_bytes, tile.window.tile_shape)
+        return FillL1(
+            slot, self._cleared or tile.l1_bytes, tile.window.tile_shape, self.gemm.sliding.itemsize
+        )
 
     def settle(self, pixels: int, box: int) -> PipeBarrier | None:
         """Let a cleared slot lie before pixels are copied into it."""

@@ -181,7 +181,7 @@ class TapTiles(WgradTiles):
     def zeros(self, slot: Slot, row: int, column: int) -> FillL1:
         """Write zeros into L1: C0 pixels of as many channels as the longer side of a base block has."""
         c0, most = self.sliding.c0, max(self.heights[row], self.widths[column])
-        return FillL1(slot, most * c0 * self.sliding.itemsize, (most + 1, c0))
+        return FillL1(slot, most * c0 * self.sliding.itemsize, (most + 1, c0), self.sliding.itemsize)
 
     def no_small(self, slot: Slot, source: Slot, row: int) -> LoadL0A:
         """Bring them into L0A."""

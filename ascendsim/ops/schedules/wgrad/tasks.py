@@ -320,7 +320,7 @@ class WgradTiles(BlockTiles):
             return None
         # The tile still has room for a pixel.
         shape = self.cut.tile(self.right_runs[right], box).window.tile_shape
-        return FillL1(slot, box.channels * s.c0 * s.itemsize, shape)
+        return FillL1(slot, box.channels * s.c0 * s.itemsize, shape, s.itemsize)
 
     def copy_big(
         self, slot: Slot, group: int, image: int, depth: int, right: int, *told: int
