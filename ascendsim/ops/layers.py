@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
+from ascendsim.errors import ConfigError, ShapeError, UnsupportedError, items, refusal, truth
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.dtypes import INT8
@@ -104,6 +104,8 @@ def product_backward(
     given = zip(INPUTS, (grad_output, input, weight), strict=True)
     operands = {name: Operand.of(value, name) for name, value in given}
     problem = ProductLayer(operands["input"].view.shape, operands["weight"].view.shape, linear)
+    shapes = [operand.view.shape for operand in operands.values()]
+    options.require_room(*shapes, *shapes)
     if operands["grad_output"].view.shape != problem.grad_output:
         raise ShapeError(
             f"product_backward: grad_output has shape {operands['grad_output'].view.shape}; the result of "
@@ -182,7 +184,10 @@ def _products(
     """
     given, compute = _formats(dtype, cube_math_type, options)
     model, machine = accumulation_of(compute, options), options.profile
-    wanted = [name for name, asked in zip(GRADIENTS, output_mask, strict=True) if asked]
+    mask = tuple(map(truth, items(output_mask) or ()))
+    if len(mask) != len(GRADIENTS) or None in mask:
+        raise refusal("output_mask", output_mask, f"three truth values, for {', '.join(GRADIENTS)}")
+    wanted = [name for name, asked in zip(GRADIENTS, mask, strict=True) if asked]
     made = {name: one for name, one in problem.gradients.items() if name in wanted}
     plans = _plans(made, options, compute, given)
     shapes = zip(INPUTS, (problem.grad_output, problem.input, problem.weight), strict=True)

@@ -48,6 +48,14 @@ NEEDED = {
         "cube_math_type": 0,
     },
     "estimate": {"problem": PROBLEM},
+    "estimate_layer": {"problem": PROBLEM},
+    "layer_problem": {"kind": "linear", "input": (2, 3), "weight": (4, 3)},
+    "product_backward": {
+        "grad_output": np.ones((2, 4), np.float16),
+        "input": np.ones((2, 3), np.float16),
+        "weight": np.ones((4, 3), np.float16),
+        "linear": True,
+    },
     "matmul": {"a": np.ones((3, 4), np.float16), "b": np.ones((4, 5), np.float16)},
     "estimate_matmul": {"problem": MatmulProblem(3, 4, 5)},
     "ConvProblem": {"input": (1, 2, 4, 4), "weight": (3, 2, 3, 3)},
@@ -93,6 +101,8 @@ def _usual(function):
             # Its keywords are listed in a TypedDict, and have their defaults in a record.
             kinds = {kind.__name__: kind for kind in (ProductOptions, TbcOptions)}
             text = str(parameter.annotation)
+            if "Options" not in text:
+                continue
             listed = next((kind for name, kind in kinds.items() if name in text), CallOptions)
             # Results of torch's door are tensors as torch makes them.
             own = function.__module__.startswith("ascendsim.torch")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, NamedTuple
 
-from ascendsim.errors import ShapeError, did_you_mean, items, shown, whole
+from ascendsim.errors import ShapeError, did_you_mean, items, shown, truth, whole
 from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulProblem
@@ -42,6 +42,12 @@ class ProductLayer:
 
     def __post_init__(self) -> None:
         """Refuse shapes that make no product."""
+        linear = truth(self.linear)
+        if linear is None:
+            raise ShapeError(f"a layer of a product: linear is {shown(self.linear)}; say True or False")
+                f"a product of a layer: linear is {shown(self.linear)}; it must be True or False"
+            )
+        object.__setattr__(self, "linear", linear)
         for name in ("input", "weight"):
             object.__setattr__(self, name, _sizes(self.kind, name, getattr(self, name)))
         a, b = self.input, self.weight
@@ -138,8 +144,8 @@ def layer_problem(*, kind: str = "conv", input: Any, weight: Any, **options: Any
 
     Raises   ShapeError for shapes that do not fit, an unknown kind, or an option that the kind has not
     """
-    if kind not in KINDS:
-        raise ShapeError(f"the kind of a layer is {shown(kind)}; {did_you_mean(str(kind), KINDS)}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ShapeError(f"the kind of a layer is {shown(kind)}; {did_you_mean(shown(kind), KINDS)}")
     known = {"conv": {field.name for field in fields(ConvProblem)}, "conv_tbc": {"padding"}}
     surplus = sorted(options.keys() - known.get(kind, set()))
     if surplus:
