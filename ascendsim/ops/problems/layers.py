@@ -45,8 +45,6 @@ class ProductLayer:
         linear = truth(self.linear)
         if linear is None:
             raise ShapeError(f"a layer of a product: linear is {shown(self.linear)}; say True or False")
-                f"a product of a layer: linear is {shown(self.linear)}; it must be True or False"
-            )
         object.__setattr__(self, "linear", linear)
         for name in ("input", "weight"):
             object.__setattr__(self, name, _sizes(self.kind, name, getattr(self, name)))
