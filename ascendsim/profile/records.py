@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from math import ceil, inf, isfinite, nan
+from math import ceil, inf, isfinite
 from typing import Any, NamedTuple
 
 from ascendsim.errors import ConfigError, UnsupportedError
@@ -296,15 +296,22 @@ def _derive(values: dict[str, Any], figures: dict[str, Figure]) -> None:
         values[group][f"{stem}_cycles"] = derived(f"{group}.{stem}_cycles", cycles, how)
 
 
+def _power(base: Any, power: Any) -> float:
+    """Return a power of floats: whole numbers of millions of digits would never come to an end."""
+    made: float | complex = float(base) ** float(power)
+    if isinstance(made, complex):
+        raise FloatingPointError("takes a root of a negative number")
+    return made
+
+
 OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    # Of floats: whole numbers of millions of digits would never come to an end.
-    ast.Pow: lambda base, power: float(base) ** float(power),
+    ast.Pow: _power,
 }
-FUNCTIONS: dict[str, Callable[..., Any]] = {"sqrt": lambda value: float(value) ** 0.5, "min": min, "max": max}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"sqrt": lambda value: _power(value, 0.5), "min": min, "max": max}
 # What a formula may ask of timed calls.
 RESULTS = ("result.time_us", "result.energy_uj", *(f"result.bytes.{level}" for level in LEVELS))
 FORM = (
@@ -344,9 +351,11 @@ class CostFormula:
             value = self._value(
                 self._tree(), profile, dict.fromkeys(RESULTS, 1.0) if results is None else results
             )
-            cost = nan if isinstance(value, complex) else float(value)
+            cost = float(value)
         except ZeroDivisionError:
             raise ConfigError(f"cost {self.text!r}: divides by 0 on {profile.variant}") from None
+        except FloatingPointError as error:
+            raise ConfigError(f"cost {self.text!r}: {error} on {profile.variant}") from None
         except OverflowError:
             cost = inf
         if not isfinite(cost):

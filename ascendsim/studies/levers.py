@@ -50,6 +50,16 @@ def study_levers(
     usual = sweep.usual
     steps = steps_of(profile)
     (found,) = times([sweep], [[{path: to} for path, to in steps.items()]], workers, list(steps), advance)
+    # Plans that do not fit a half may fit the double.
+    again = {
+        path: profile.figures[path].value * 2
+        for (path, to), point in zip(steps.items(), found, strict=True)
+        if point is None and to < profile.figures[path].value
+    }
+    (more,) = times([sweep], [[{path: to} for path, to in again.items()]], workers, list(again), advance)
+    doubled = dict(zip(again, more, strict=True))
+    steps |= {path: again[path] for path, point in doubled.items() if point is not None}
+    found = [point or doubled.get(path) for path, point in zip(steps, found, strict=True)]
     levers = [
         _lever(path, to, profile, usual, point)
         for (path, to), point in zip(steps.items(), found, strict=True)
