@@ -281,7 +281,7 @@ def planned(problem, profile, plans):
 def test_a_half_that_plans_do_not_fit_is_doubled(levers):
     answer, _ = levers
     stepped = {one.figure: one.stepped / one.value for one in answer.levers if one.stepped_us is not None}
-    assert stepped["cores.cube"] == 2 and stepped["cores.vector"] == 0.5
+    assert (stepped["cores.cube"], stepped["cores.vector"]) == (2, 0.5)
 
 
 def test_the_largest_levers_are_those_that_halving_by_hand_shows(levers):
