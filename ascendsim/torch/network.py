@@ -14,6 +14,7 @@ from ascendsim.errors import ConfigError, items, refusal, whole
 from ascendsim.torch.autograd import problem_of
 from ascendsim.torch.dispatch import FORWARD, ConvolutionMode
 from ascendsim.workloads import Layer, LeftOut, Workload, counted, merged
+from ascendsim.workloads.records import names_left_out
 
 _OPTIONS = ("stride", "padding", "dilation", "groups", "transposed", "output_padding")
 _USUAL = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "transposed": False, "output_padding": 0}
@@ -54,7 +55,8 @@ def read_network(model: torch.nn.Module, image: Sequence[int], name: str = "") -
         ) from error
     if not reader.layers:
         raise ConfigError(
-            f"read_network: {title} calls no convolution and no product with an image of {tuple(image)}"
+            f"read_network: {title} calls no convolution and no product with an image of {tuple(image)} that "
+            f"can be timed{names_left_out(reader.left_out)}"
         )
     layers = merged(reader.layers)
     bias = any(layer.mask[2] for layer in layers)
@@ -79,6 +81,8 @@ class _Reader(ConvolutionMode):
     def __init__(self, weights: Iterable[torch.Tensor]) -> None:
         super().__init__()
         self._weights = {id(weight) for weight in weights}
+        # By its storage, the result of each linear layer: kept, so that no other tensor takes its place.
+        self._linear: dict[int, tuple[int, torch.Tensor]] = {}
         self.layers = list[Layer]()
         self.left_out = list[LeftOut]()
 
@@ -87,11 +91,11 @@ class _Reader(ConvolutionMode):
         made = super().__torch_dispatch__(func, types, args, kwargs)
         if func in _PRODUCTS:
             at = _PRODUCTS[func]
-            self._product(args[at], args[at + 1], args[0] if at else None, func)
+            self._product(args[at], args[at + 1], args[0] if at else None, func, made)
         elif func is _ATEN.conv_tbc.default:
             self._tbc(*args)
-        elif func is _ATEN.add.Tensor and self.layers:
-            self._bias(args[1])
+        elif func is _ATEN.add.Tensor:
+            self._bias(*args[:2])
         elif func is not FORWARD and func.overloadpacket in flop_registry:
             # Two operations are a multiply-add.
             operations = flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=made)
@@ -114,7 +118,9 @@ class _Reader(ConvolutionMode):
         sizes = (time, channels), tuple(weight.shape), options
         self.layers.append(Layer(self._names.forward(weight), *sizes, 1, (True, True, True), "conv_tbc"))
 
-    def _product(self, a: torch.Tensor, b: torch.Tensor, added: torch.Tensor | None, func: Any) -> None:
+    def _product(
+        self, a: torch.Tensor, b: torch.Tensor, added: torch.Tensor | None, func: Any, made: torch.Tensor
+    ) -> None:
         """Note a product of an activation and a weight, or of two activations; others are left out."""
         weighed, batched = self._is_weight(b), a.dim() == 3
         # Of all images at once: the first axis has them too.
@@ -128,14 +134,19 @@ class _Reader(ConvolutionMode):
         else:
             kind, sizes, weight = "linear", a.shape[1:], (b.shape[1], b.shape[0])
             mask = (*mask[:2], added is not None and added.requires_grad)
+            self._linear[made.untyped_storage()._cdata] = len(self.layers), made
         input = (*([images] if batched or images > 1 else []), *sizes)
         self.layers.append(Layer(self._names.forward(b), input, tuple(weight), {}, 1, mask, kind))
 
-    def _bias(self, added: Any) -> None:
-        """Give the layer before the bias that torch adds by itself, as to a product of three axes."""
-        last = self.layers[-1]
-        if last.kind == "linear" and self._is_weight(added) and added.shape == last.weight[:1]:
-            self.layers[-1] = replace(last, mask=(*last.mask[:2], added.requires_grad))
+    def _bias(self, result: torch.Tensor, added: Any) -> None:
+        """Give a linear layer the bias that torch adds to its result by itself, as to one of three axes."""
+        at, made = self._linear.get(result.untyped_storage()._cdata, (0, None))
+        # In place, another operation may have come between.
+        if made is None or result._version or made._version or not self._is_weight(added):
+            return
+        layer = self.layers[at]
+        if added.shape == layer.weight[:1]:
+            self.layers[at] = replace(layer, mask=(*layer.mask[:2], layer.mask[2] or added.requires_grad))
 
     def _leave_out(self, func: Any, macs: int) -> None:
         name = self._names.running()

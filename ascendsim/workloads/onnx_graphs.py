@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from ascendsim.errors import ConfigError, install_hint
 from ascendsim.files import MOST_MODEL, printable, read_bytes
-from ascendsim.workloads.records import Layer, LeftOut, Workload, counted, merged
+from ascendsim.workloads.records import Layer, LeftOut, Workload, counted, merged, names_left_out
 
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 _PRODUCTS = ("Gemm", "MatMul")
@@ -24,6 +25,8 @@ _NOT_READ = (
     *("QLinearConv", "QLinearMatMul", "RNN", "Scan"),
 )
 _ONNX_DOMAINS = ("", "ai.onnx")
+# Stands for an unknown batch: a prime, so that what is a multiple of it has the batch in it.
+_IMAGES = 1_000_003
 
 
 def read_onnx(path: Path) -> Workload:
@@ -33,16 +36,17 @@ def read_onnx(path: Path) -> Workload:
              else multiplies, or may, is counted in `left_out`
 
     Sizes    from the model's own, or inferred from its input's; its first axis is the batch, which may be
-             unknown: 1 is what exporters write of an example, and says nothing
+             unknown: 1 is what exporters write of an example, and says nothing. A product whose first axis
+             is a multiple of the batch has that many rows or products an image; other axes are left out
     Weights  are not read, so that a file without its external data will do
     Masks    as training asks: grad_input where something with weights comes before, grad_bias with a bias
     Padding  by auto_pad or output_shape is worked out as ONNX's operators define it
     Raises   ConfigError for a missing library, a file that is no model, a model without layers, and a size of
              a convolution that is unknown
     """
-    graph = _graph(path)
+    graph, batch = _graph(path)
     try:
-        return _onnx_workload(path, graph)
+        return _onnx_workload(path, graph, batch)
     except ConfigError:
         raise
     # Parsed, but no exporter wrote it: nodes without inputs, attributes of other types, no text.
@@ -50,16 +54,19 @@ def read_onnx(path: Path) -> Workload:
         raise ConfigError(f"{path}: its graph is damaged ({error}); export the model again") from error
 
 
-def _onnx_workload(path: Path, graph: Any) -> Workload:
-    read = _GraphReader(str(path), _onnx_sizes(graph), {one.name for one in graph.initializer})
+def _onnx_workload(path: Path, graph: Any, batch: int) -> Workload:
+    read = _GraphReader(str(path), _onnx_sizes(graph), {one.name for one in graph.initializer}, batch)
     for node in graph.node:
         read.take(node)
     if not read.layers:
-        raise ConfigError(f"{path}: the model's graph has no Conv, ConvTranspose, Gemm or MatMul to be timed")
+        raise ConfigError(
+            f"{path}: the model's graph has no Conv, ConvTranspose, Gemm or MatMul to be timed"
+            f"{names_left_out(read.left_out)}"
+        )
     bias = any(layer.mask[2] for layer in read.layers)
-    title, batch = printable(graph.name or path.stem), read.batch if read.batch > 1 else None
+    title, named = printable(graph.name or path.stem), read.batch if 1 < read.batch != _IMAGES else None
     about = path.stem, title, str(path), bias
-    return Workload(*about, merged(read.layers), batch, counted(read.left_out))
+    return Workload(*about, merged(read.layers), named, counted(read.left_out))
 
 
 class _GraphReader:
@@ -67,16 +74,16 @@ class _GraphReader:
 
     held    names of tensors that are weights
     needed  names of tensors whose gradient somebody needs
-    batch   of the first layer; 0: unknown
+    batch   of the graph's input, or of a convolution that comes first; 0: there is none
     """
 
-    def __init__(self, path: str, sizes: Mapping[str, tuple[int, ...]], held: set[str]) -> None:
+    def __init__(self, path: str, sizes: Mapping[str, tuple[int, ...]], held: set[str], batch: int) -> None:
         self._path, self._sizes, self._held = path, sizes, held
         self._needed = set[str]()
         self._linear: dict[str, int] = {}
         self.layers: list[Layer] = []
         self.left_out: list[LeftOut] = []
-        self.batch = 0
+        self.batch = batch
 
     def take(self, node: Any) -> None:
         """Read the next node of the graph."""
@@ -90,8 +97,9 @@ class _GraphReader:
             self._bias(node)
         elif kind in _NOT_READ or node.domain not in _ONNX_DOMAINS:
             self._leave_out(node, None)
-        if not first and self.layers:
-            self.batch = self._sizes[node.input[0]][0]
+        # What is no batch in the graph's input may become one, as by an Unsqueeze.
+        if not first and self.layers and kind in _CONVOLUTIONS and self.batch != _IMAGES:
+            self.batch = self._sizes[node.input[0]][0] or self.batch
         if kind in _SAME_WEIGHT and node.input[0] in self._held:
             self._held.update(node.output)
         weighed = kind in _TRAINED or (kind == "MatMul" and self._held.intersection(node.input))
@@ -104,26 +112,28 @@ class _GraphReader:
         given = {one.name: one.i for one in node.attribute}
         if given.get("transB"):
             b = (*b[:-2], *b[:-3:-1])
-        whole_a, whole_b = bool(a) and all(a[1:]), bool(b) and all(b)
+        # Of all images at once: the first axis may have windows or tokens of each, too.
+        images, rest = divmod(a[0], self.batch) if a and self.batch else (0, 0)
+        front, whole = (images,) if images > 1 else (), bool(images) and not rest and all((*a, *b))
         weighed, fits = node.input[1] in self._held, a[-1:] == b[-2:-1] and not given.get("transA")
         mask = node.input[0] in self._needed, node.input[1] in self._needed, False
         name = printable(node.name or node.output[0])
-        if weighed and whole_a and whole_b and fits and len(b) == 2 <= len(a):
+        if weighed and whole and fits and len(b) == 2 <= len(a):
             self._linear[node.output[0]] = len(self.layers)
             bias = len(node.input) > 2 and bool(node.input[2])
-            self.layers.append(Layer(name, a[1:], b[::-1], {}, 1, (mask[0], True, bias), "linear"))
+            self.layers.append(Layer(name, front + a[1:], b[::-1], {}, 1, (mask[0], True, bias), "linear"))
         elif (
             not self._held.intersection(node.input[:2])
             and len(a) == len(b) >= 3
+            and whole
             and fits
-            and all((*a[1:], *b[1:]))
-            and a[1:-2] == b[1:-2]
+            and a[:-2] == b[:-2]
         ):
-            self.layers.append(Layer(name, a[1:], b[1:], {}, 1, mask, "matmul"))
+            self.layers.append(Layer(name, front + a[1:], front + b[1:], {}, 1, mask, "matmul"))
         else:
             made = self._sizes.get(node.output[0], ())
-            known = a and made and all((*made[1:], a[-1]))
-            self._leave_out(node, prod(made[1:]) * a[-1] if known else None)
+            known = a and made and self.batch and all((*made, a[-1]))
+            self._leave_out(node, prod(made) * a[-1] // self.batch if known else None)
 
     def _bias(self, node: Any) -> None:
         """Give a linear layer the bias that is added to its result."""
@@ -138,15 +148,16 @@ class _GraphReader:
         self.left_out.append(LeftOut(printable(node.name or node.output[0]), node.op_type, 1, macs or None))
 
 
-def _graph(path: Path) -> Any:
-    """Return the graph of a model with the sizes of its tensors."""
+def _graph(path: Path) -> tuple[Any, int]:
+    """Return the graph of a model with the sizes of its tensors, and its batch."""
     try:
         import onnx
     except ImportError as error:
         raise ConfigError(f"{path}: reading ONNX models needs onnx: {install_hint('onnx')}") from error
     try:
         model = onnx.load_model_from_string(read_bytes(path, MOST_MODEL))
-        return onnx.shape_inference.infer_shapes(model).graph
+        batch = _given_batch(model.graph)
+        return onnx.shape_inference.infer_shapes(model, data_prop=True).graph, batch
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
     # What protobuf raises for a foreign file is a class of its own, which differs between its versions.
@@ -154,6 +165,22 @@ def _graph(path: Path) -> Any:
         raise ConfigError(
             f"{path}: is no ONNX model ({(str(error) or type(error).__name__).splitlines()[0]})"
         ) from error
+
+
+def _given_batch(graph: Any) -> int:
+    """Return the first axis of a graph's input; an unknown one becomes _IMAGES, wherever its name stands."""
+    held = {one.name for one in graph.initializer}
+    inputs = [one.type.tensor_type.shape.dim for one in graph.input if one.name not in held]
+    first = next((axes[0] for axes in inputs if axes), None)
+    if first is None or first.dim_value > 0:
+        return first.dim_value if first else 0
+    name = first.dim_param
+    first.dim_value = _IMAGES
+    known = [one.type.tensor_type.shape.dim for one in graph.value_info]
+    for axis in chain.from_iterable((*inputs, *known)):
+        if name and axis.dim_param == name:
+            axis.dim_value = _IMAGES
+    return _IMAGES
 
 
 def _onnx_sizes(graph: Any) -> Mapping[str, tuple[int, ...]]:

@@ -142,6 +142,12 @@ def counted(left_out: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
     return tuple(found.values())
 
 
+def names_left_out(left_out: Iterable[LeftOut]) -> str:
+    """Return the end of a message that names what is left out; "" for nothing."""
+    named = ", ".join(f"{one.name} ({one.kind})" for one in left_out)
+    return f"; left out: {named}" if named else ""
+
+
 def toml_text(workload: Workload) -> str:
     """Return a workload as TOML, a line for each layer; reading it back gives an equal one."""
     lines = [f"{key} = {_value(getattr(workload, key))}" for key in ("name", "title", "source", "bias")]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,7 +17,8 @@ import ascendsim
 from ascendsim import ConvProblem, estimate
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.profile import Generation, configs_directory, files, list_products, load_profile
-from ascendsim.profile.new import CHECK, DECIDE, FILL_IN, meanings, new_product, unit_of
+from ascendsim.profile.new import CHECK, DECIDE, FILL_IN, _paths, meanings, new_product, unit_of
+from ascendsim.profile.schema import TREE
 from tests.helpers.toy_machines import EVERY, PLAIN, refusal, toy_split, toy_unified, write
 
 # --- Does every product load, under which names, quickly and from where? -------------------------------
@@ -462,6 +464,12 @@ def test_a_new_file_without_a_model_names_all_that_must_be_filled_in(tmp_path):
     # What may be absent is there as well, as a comment; each figure has its meaning, each meaning a figure.
     known = set(re.findall(r"(?m)^# (\w+)(?: \[[^\]]+\])?: (.+)$", text))
     assert {meaning for _, meaning in known} == set(meanings().values())
+
+
+def test_every_path_of_the_schema_has_a_meaning():
+    paths = [path for path, _ in _paths(TREE)]
+    assert len(paths) > 100
+    assert [path for path in paths if not any(fnmatchcase(path, known) for known in meanings())] == []
 
 
 @pytest.mark.parametrize(

@@ -497,3 +497,45 @@ def test_a_model_of_torch_gives_products_and_their_attention():
         ("linear", (5, 16), (4, 16), every),
     ]
     assert not made.left_out
+
+
+def test_a_model_of_torch_has_a_bias_where_one_is_added_to_the_product():
+    torch = pytest.importorskip("torch", reason="torch is not installed: no model can be built")
+    from ascendsim.torch import read_network
+
+    class Gate(torch.nn.Module):
+        def __init__(self, between, bias=False):
+            super().__init__()
+            self.layer, self.between = torch.nn.Linear(8, 8, bias=bias), between
+            self.other = torch.nn.Linear(8, 8, bias=False)
+            self.scale = torch.nn.Parameter(torch.zeros(8))
+
+        def forward(self, x):
+            made, other = self.layer(x), self.other(x)
+            return self.between(made) + self.scale + other
+
+    def biases(*given, image=(5, 8)):
+        return {one.name: one.mask[2] for one in read_network(Gate(*given), image).layers}
+
+    # The sum of a product and a parameter is one with a bias, whatever else came between.
+    assert biases(lambda made: made) == {"layer": True, "other": False}
+    assert biases(lambda made: made.view(-1, 8)[:, :], image=(8,)) == {"layer": True, "other": False}
+    for between in (torch.relu, torch.relu_, lambda made: made * 2):
+        assert sum(biases(between).values()) == 0
+    assert biases(torch.relu, True) == {"layer": True, "other": False}
+
+
+def test_a_model_of_torch_whose_products_are_all_left_out_names_them():
+    torch = pytest.importorskip("torch", reason="torch is not installed: no model can be built")
+    from ascendsim.torch import read_network
+
+    class Half(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.dense = torch.nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.dense(x[:1, 0])
+
+    with pytest.raises(ConfigError, match=r"that can be timed; left out: dense \(addmm\)"):
+        read_network(Half(), (5, 8))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ascendsim import ConvProblem
+from ascendsim import ConvProblem, layer_problem
 from ascendsim.errors import ConfigError, install_hint
 from ascendsim.workloads import load_workload
 
@@ -146,3 +146,69 @@ def test_products_are_layers_and_the_rest_is_counted(tmp_path):
     ]
     assert network.batch == 5
     assert [(one.kind, one.macs) for one in network.left_out] == [("MatMul", 3 * 8 * 8 * 8), ("Einsum", None)]
+
+
+@pytest.mark.parametrize(
+    ("image", "shape", "batch", "sizes"),
+    [
+        ((1, 196, 64), (4, 49, 64), None, (4, 49, 64)),
+        ((1, 196, 64), (196, 64), None, (196, 64)),
+        ((1, 196, 64), (1, 196, 64), None, (196, 64)),
+        ((5, 196, 64), (-1, 49, 64), 5, (4, 49, 64)),
+        ((5, 196, 64), (196, 5, 64), 5, None),  # no multiple of the batch
+        (("batch", 196, 64), (-1, 49, 64), None, (4, 49, 64)),
+        ((None, 196, 64), (-1, 64), None, (196, 64)),
+        (("batch", 196, 64), (196, 64), None, None),  # of one image alone
+    ],
+)
+def test_a_first_axis_that_is_not_the_batch_is_rows_of_each_image(tmp_path, image, shape, batch, sizes):
+    nodes = [
+        node("MatMul", ["x", "w0"], "z"),
+        node("Reshape", ["z", "shape"], "r"),
+        node("MatMul", ["r", "w"], "y"),
+        node("Transpose", ["y"], "t", perm=[*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]),
+        node("MatMul", ["y", "t"], "scores"),
+    ]
+    path = save(tmp_path / "mine.onnx", nodes, {"w0": (64, 64), "w": (64, 32)}, image)
+    model = onnx.load(path)
+    model.graph.initializer.append(helper.make_tensor("shape", onnx.TensorProto.INT64, [len(shape)], shape))
+    onnx.save(model, path)
+    network = load_workload(path)
+    found = [(one.name, one.kind, one.input, one.weight) for one in network.layers]
+    wanted = [("z", "linear", (196, 64), (64, 64)), ("y", "linear", sizes, (32, 64))]
+    if sizes and len(shape) == 3:
+        wanted.append(("scores", "matmul", (*sizes[:-1], 32), (*sizes[:-2], 32, sizes[-2])))
+    assert found == wanted[: None if sizes else 1]
+    assert network.batch == batch
+    # All of it is a layer, or is counted.
+    problems = [layer_problem(**one.problem_options(3)) for one in network.layers]
+    if sizes:
+        assert problems[1].macs == 3 * 196 * 64 * 32
+    else:
+        assert network.left_out[0].macs == (196 * 64 * 32 if batch else None)
+
+
+def test_a_model_whose_products_are_all_left_out_names_them(tmp_path):
+    path = save(tmp_path / "mine.onnx", [node("MatMul", ["w", "x"], "mixed")], {"w": (8, 8)}, (5, 8, 4))
+    with pytest.raises(ConfigError, match=r"to be timed; left out: mixed \(MatMul\)"):
+        load_workload(path)
+
+
+def test_a_reshape_by_a_computed_batch_keeps_it(tmp_path):
+    nodes = [
+        node("Shape", ["x"], "sizes"),
+        node("Slice", ["sizes", "from", "to"], "first"),
+        node("Concat", ["first", "rest"], "shape", axis=0),
+        node("Reshape", ["x", "shape"], "r"),
+        node("MatMul", ["r", "w"], "y"),
+    ]
+    path = save(tmp_path / "mine.onnx", nodes, {"w": (8, 4)}, ("batch", 3, 16))
+    model = onnx.load(path)
+    for name, values in (("from", [0]), ("to", [1]), ("rest", [6, 8])):
+        model.graph.initializer.append(
+            helper.make_tensor(name, onnx.TensorProto.INT64, [len(values)], values)
+        )
+    onnx.save(model, path)
+    network = load_workload(path)
+    assert [(one.input, one.weight) for one in network.layers] == [((6, 8), (4, 8))]
+    assert (network.batch, network.left_out) == (None, ())
