@@ -207,7 +207,7 @@ class Superfluous:
 class FlagCheck:
     """The findings about the flags of a program.
 
-    races        pairs of instructions that share a tile, or a flag, and that nothing orders, in words
+    races        pairs of instructions that share a tile, elements of GM or a flag, in no order, in words
     superfluous  what can be left out, all of it together
     cycles       of the program as it is, without launch and entry; `lean_cycles` without what is superfluous
     slot_cycles  without any flag or barrier, under the waits that follow from its slots

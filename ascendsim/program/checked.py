@@ -9,7 +9,7 @@ that a program cannot give right results in wrong cycles. It refuses
 - elements, bytes and formats that are not those of the tile (`Command.told`);
 - a tile that is changed though only read, and one that is read before it is written; a part that is left
   unwritten holds NaN, which spoils what reads it;
-- a program with flags of its own that leave two uses of a tile unordered (`flags.py`);
+- a program with flags of its own that leave two uses of a tile, or of elements of GM, unordered (`races.py`);
 - elements of GM that two cores of a phase write, or that one reads and another writes: nothing orders them.
 
 Not looked at: what `Command.told` does not say, such as the runs of a strided copy.
@@ -26,7 +26,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import WIDTH, Command, Instruction, Told
 from ascendsim.program.kernel import named, require_cores
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
-from ascendsim.program.races import race, unordered
+from ascendsim.program.races import kind_of, race, unordered
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation import MathSettings
@@ -66,7 +66,7 @@ class PhaseWatch:
     def _check(self, touched: list[_Touched]) -> None:
         tensor = touched[0].gm.tensor
         size = tensor.size_bytes // tensor.itemsize
-        # For each element 1 + the last core that wrote it, and that added to it.
+        # For each element 1 + the last core that wrote it, and that added to it; -1: several added.
         writers, adders = np.zeros(size, np.int16), np.zeros(size, np.int16)
         # Writes come first: a read that was noted earlier meets them all the same.
         for each in sorted(touched, key=lambda each: each.kind == "read"):
@@ -75,8 +75,11 @@ class PhaseWatch:
             for part in parts[:1] if each.kind == "atomic" else parts:
                 if ((part != 0) & (part != me)).any():
                     self._refuse(each, touched)
-            if each.kind != "read":
-                (adders if each.kind == "atomic" else writers).reshape(shape)[each.gm.index] = me
+            if each.kind == "write":
+                writers.reshape(shape)[each.gm.index] = me
+            elif each.kind == "atomic":
+                alone = (parts[1] == 0) | (parts[1] == me)
+                adders.reshape(shape)[each.gm.index] = np.where(alone, me, -1)
 
     def _refuse(self, each: _Touched, touched: Sequence[_Touched]) -> None:
         """Say which two instructions meet."""
@@ -174,7 +177,7 @@ class CheckedMemory(CoreMemory):
         tensor = made.gm.tensor
         array = CoreMemory.array(self, tensor)
         touched = self._watch.touched[tensor.name]
-        return _Passed(held, tensor, array, array[made.gm.index].size, touched, self._kind())
+        return _Passed(held, tensor, array, array[made.gm.index].size, touched, kind_of(made))
 
     def _alike(self, held: tuple[tuple[int, Carrier], ...]) -> bool:
         """Return whether slots hold tiles of the shapes that they held."""
@@ -274,18 +277,13 @@ class CheckedMemory(CoreMemory):
 
     def store(self, dst: Gm, values: Carrier, *, atomic: bool) -> None:
         """Write or add to the slice that the instruction names."""
-        if atomic != (self._kind() == "atomic"):
+        if atomic != (kind_of(self._made) == "atomic"):
             raise self._wrong(f"adds atomically: {atomic}, against what it says", "let `atomic` say it")
         self._storing = True
         super().store(dst, values, atomic=atomic)
         self._storing = False
 
     # ---- what is held against what
-
-    def _kind(self) -> str:
-        if getattr(self._made, "dst", None) is not self._made.gm:
-            return "read"
-        return "atomic" if getattr(self._made, "atomic", False) else "write"
 
     def _require_slots(self, slots: tuple[Slot, ...]) -> None:
         made = self._made
@@ -300,7 +298,7 @@ class CheckedMemory(CoreMemory):
                 )
 
     def _require_slice(self, gm: Gm) -> None:
-        made, tensor, kind = self._made, gm.tensor, self._kind()
+        made, tensor, kind = self._made, gm.tensor, kind_of(self._made)
         known = self._watch.kernel.tensors.get(tensor.name)
         if known is None or known.size_bytes != tensor.size_bytes:
             have = "no such tensor" if known is None else f"one of {known.size_bytes} bytes"

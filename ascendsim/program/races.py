@@ -1,15 +1,23 @@
-"""What a program's waits and flags leave unordered: pairs of instructions that share a tile or a flag."""
+"""What a program's waits and flags leave unordered: pairs that share a tile, elements of GM, or a flag."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from ascendsim.errors import ProgramError
 from ascendsim.program.flags import meetings, told
-from ascendsim.program.places import HOME, Slot, bare
+from ascendsim.program.places import HOME, Gm, Slot, bare
 from ascendsim.program.program import Program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ascendsim.program.instruction import Instruction
 
 # Pipes on which an instruction starts before the one in front of it is done, and the hazards that matter
 # there; on the others hardware keeps them in order.
@@ -36,16 +44,16 @@ def clocks(program: Program) -> list[dict[str, int]]:
 
 
 class Pair(NamedTuple):
-    """Two instructions that must come in this order; `slot`: the tile they share, None: a flag."""
+    """Two instructions that must come in this order; `slot`: the tile or slice they share, None: a flag."""
 
     first: int
     second: int
-    slot: Slot | None
+    slot: Slot | Gm | None
     hazard: str
 
 
 def needed(program: Program) -> Iterator[Pair]:
-    """Yield the pairs of instructions that must not overlap: those that share a tile, or a flag.
+    """Yield the pairs that must not overlap: instructions that share a tile, elements of GM, or a flag.
 
     A flag is raised again only once its wait has taken it: two sets without a wait between are undefined.
     """
@@ -72,6 +80,7 @@ def needed(program: Program) -> Iterator[Pair]:
         for slot in writes:
             writer[slot.index] = at
             readers[slot.index].clear()
+    yield from _through_gm(program)
     newest: dict[tuple[Any, ...], int] = {}
     for wait, sets in sorted(meetings(program.instructions, program.posts), key=lambda each: each.sets):
         for at in sets:
@@ -79,6 +88,55 @@ def needed(program: Program) -> Iterator[Pair]:
             if key in newest and program.instructions[at].signal.key[0] != "cross-core":  # type: ignore[attr-defined]
                 yield Pair(newest[key], at, None, "flag")
             newest[key] = wait
+
+
+def kind_of(made: Instruction) -> str:
+    """Return what an instruction does to its slice of GM: "read", "write" or "atomic" (it adds)."""
+    if getattr(made, "dst", None) is not made.gm:
+        return "read"
+    return "atomic" if getattr(made, "atomic", False) else "write"
+
+
+def _hazard(before: str, kind: str) -> str:
+    """Return the hazard of two uses of an element, "" for none: reads may meet, and atomic adds."""
+    if before == kind != "write":
+        return ""
+    return "WAR" if before == "read" else "RAW" if kind == "read" else "WAW"
+
+
+def _through_gm(program: Program) -> Iterator[Pair]:
+    """Yield pairs that share elements of GM: with each use the newest before it of each pipe and kind."""
+    uses: dict[str, list[tuple[int, Gm, str]]] = defaultdict(list)
+    for at, made in enumerate(program.instructions):
+        if made.gm is not None and _inside(made.gm):
+            uses[made.gm.tensor.name].append((at, made.gm, kind_of(made)))
+    for own in uses.values():
+        pipes = {program.pipes[at] for at, _, _ in own}
+        alone = len(pipes) == 1 and not {*map(bare, pipes)} & {*OVERLAPPING}
+        if alone or all(kind == "read" for _, _, kind in own):
+            continue
+        size = max(gm.tensor.size_bytes // gm.tensor.itemsize for _, gm, _ in own)
+        # For each element 1 + the instruction; pages that nobody marks take no memory.
+        newest: dict[tuple[str, str], NDArray[np.int32]] = {}
+        for at, gm, kind in own:
+            count = gm.tensor.size_bytes // gm.tensor.itemsize
+            for (_, before), marks in newest.items():
+                hazard = _hazard(before, kind)
+                first = int(marks[:count].reshape(gm.tensor.shape)[gm.index].max()) if hazard else 0
+                if first:
+                    yield Pair(first - 1, at, gm, hazard)
+            key = program.pipes[at], kind
+            if key not in newest:
+                newest[key] = np.zeros(size, np.int32)
+            newest[key][:count].reshape(gm.tensor.shape)[gm.index] = at + 1
+
+
+def _inside(gm: Gm) -> bool:
+    """Return whether a slice lies in its tensor; a run refuses one that does not."""
+    try:
+        return all(gm.counts)
+    except ProgramError:
+        return False
 
 
 def unordered(program: Program) -> list[Pair]:
@@ -109,10 +167,11 @@ def race(pair: Pair, program: Program) -> str:
             "has taken it; take another event, or a flag back"
         )
     first, second = did[pair.hazard]
-    name = f"{pair.slot!r}" if pair.slot is not None else ""
+    name, again = f"{pair.slot!r}", "it"
+    if isinstance(pair.slot, Gm):
+        name, again = (own.text for own in (made[at].gm for at in pair[:2]) if own is not None)
     need = f"set a flag ({src}, {dst}) between them, and wait for it"
     if src == dst:
         need = f"put a PipeBarrier of {made[pair.first].pipe} between them"
-    return (
-        f"{line(pair.first)} {first} {name}, and {line(pair.second)} {second} it, ordered by nothing; {need}"
-    )
+    begins, follows = line(pair.first), line(pair.second)
+    return f"{begins} {first} {name}, and {follows} {second} {again}, ordered by nothing; {need}"

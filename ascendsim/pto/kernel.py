@@ -60,16 +60,21 @@ def read_pto(
         raise ProgramError(f"read_pto: text is a str and blocks a number from 1 on, got {shown(blocks)}")
     function = parse(text)
     traces = [Trace(function, arguments or {}, block, count) for block in range(count)]
-    kind = _kind([done for trace in traces for done in trace.done])
+    everything = [done for trace in traces for done in trace.done]
+    kind = _kind(everything)
     tensors = _SeenTensors(traces)
-    written = [tensors.shown[done.writes[0].pointer.name].dtype for done in traces[0].done if _stores(done)]
-    products = [made for made in traces[0].done if made.statement.word.lower().startswith("pto.tmatmul")]
+    products = [made for made in everything if made.statement.word.lower().startswith("pto.tmatmul")]
     math, dtype = MathSettings(AccumulationModel("exact"), overflow=vector_overflow(profile, "float16")), ""
     builders = [_Block(profile, tensors, trace) for trace in traces]
     if products:
-        dtype = products[0].reads[-1].dtype
+        dtype = _only([(made, made.reads[-1].dtype) for made in products], "multiplies")
         model = AccumulationModel.parse(profile.accumulation[dtype])
-        math = MathSettings(model, overflow=cube_overflow(profile, min(written, default="float32")))
+        written = [(done, done.writes[0].pointer.dtype) for done in everything if _stores(done)]
+        # Sums are float32: to store them so converts nothing, and takes any rule.
+        narrowed = [(done, stored) for done, stored in written if stored != "float32"]
+        rules = [(done, cube_overflow(profile, stored)) for done, stored in narrowed]
+        rule = _only(rules, "stores what overflows")
+        math = MathSettings(model, overflow=rule or cube_overflow(profile, "float32"))
     works = [
         CoreWork(Core(kind, block), block, partial(_same, built.program))
         for block, built in enumerate(builders)
@@ -83,6 +88,15 @@ def read_pto(
 
 def _same(program: Program) -> Program:
     return program
+
+
+def _only(found: Sequence[tuple[Performed, str]], does: str) -> str:
+    """Return what all operations have; refuse the first that has another; "" where there are none."""
+    [known, *_] = [own for _, own in found] or [""]
+    for done, own in found:
+        if own != known:
+            done.refuse(f"{does} as {own}, one before it as {known}", "take one of them a file")
+    return known
 
 
 def _stores(done: Performed) -> bool:

@@ -1,5 +1,6 @@
 """Do flags of a program's own order what they should, and is said what they miss, waste and hold up?"""
 
+import itertools
 import random
 import runpy
 from pathlib import Path
@@ -293,3 +294,103 @@ def test_a_cube_core_and_its_vector_cores_wait_for_each_other():
     assert joined[4, 9]
     assert joined[7, 9]
     assert not joined[4, 6]
+
+
+# --- data that goes through global memory
+
+
+def through_gm(*flags, back=0, atomic=False, width=8):
+    """Store t, load 8 elements of it from `back` on, and store again; with flags around the load."""
+    b = ProgramBuilder(TOY)
+    slot, other = b.slots("UB", 32, "row", 2)
+    line = GmTensor.of("t", (4, width), "float32", "workspace")
+    after, before = (
+        [SetFlag("MTE3", "MTE2", 0), WaitFlag("MTE3", "MTE2", 0)],
+        [SetFlag("MTE2", "MTE3", 1), WaitFlag("MTE2", "MTE3", 1)],
+    )
+    signals = {"after": after, "before": before}
+    b.add(Fill(slot, (8,), 32))
+    b.add(SetFlag("V", "MTE3", 7))
+    b.add(WaitFlag("V", "MTE3", 7))
+    b.add(CopyUbToGm(Gm(line, (0, slice(0, 8))), slot, 32, atomic))
+    for each in signals["after"] if "after" in flags else ():
+        b.add(each)
+    # The same elements in another shape of the tensor.
+    b.add(CopyGmToUb.of(other, Gm(GmTensor.of("t", (4 * width,), "float32"), (slice(back, back + 8),))))
+    for each in signals["before"] if "before" in flags else ():
+        b.add(each)
+    b.add(CopyUbToGm(Gm(line, (0, slice(0, 8))), slot, 32, atomic))
+    return b.build()
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize(
+    ("flags", "hazards"),
+    [((), ["RAW", "WAR"]), (("after",), ["WAR"]), (("before",), ["RAW"]), (("after", "before"), [])],
+)
+def test_uses_of_one_slice_of_global_memory_need_an_order(flags, hazards, atomic):
+    program = through_gm(*flags, atomic=atomic)
+    assert [pair.hazard for pair in unordered(program)] == hazards
+    found = check_flags(program, TOY)
+    assert not [own for own in found.superfluous if "MTE2" in own.what]
+    assert len(found.races) == len(hazards)
+    assert all("MTE3) " in line and "t[0" in line for line in found.races)
+
+
+@pytest.mark.parametrize(("back", "races"), [(0, 2), (7, 2), (8, 0), (16, 0)])
+def test_slices_that_share_no_element_need_no_order(back, races):
+    assert len(unordered(through_gm(back=back, width=16))) == races
+    lean = check_flags(through_gm("after", "before", back=back, width=16), TOY)
+    assert len(lean.superfluous) == (0 if races else 2)
+
+
+def test_a_checked_run_refuses_a_load_that_does_not_wait_for_its_store():
+    program = through_gm("before")
+    work = CoreWork(Core("vector", 0), 0, lambda: program)
+    kernel = Kernel(
+        "through", (Phase("all", (work,)),), {"t": GmTensor.of("t", (4, 8), "float32", "workspace")}, MATH
+    )
+    with pytest.raises(
+        ProgramError, match=r"writes t\[0, 0:8\], and instruction 4 \(CopyGmToUb on MTE2\) reads t\[0:8\], "
+    ):
+        run_kernel(kernel, {})
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_races_through_global_memory_are_those_of_all_pairs(seed):
+    """By definition: two uses that share an element, one of them no read and not both atomic."""
+    rng = random.Random(seed)
+    b = ProgramBuilder(TOY)
+    (slot,) = b.slots("UB", 1024, "row")
+    tensor = GmTensor.of("t", (4, 16), "float32", "workspace")
+    b.add(Fill(slot, (8,), 32))
+    for event in range(8):
+        ends = [sorted(rng.sample(range(17), 2)) for _ in range(3)]
+        row = rng.choice([slice(0, 4), slice(1, 3), slice(0, 4, 2), slice(1, 4, 2), 0, 3])
+        gm = [Gm(tensor, (row, slice(*own, rng.choice([None, 2])))) for own in ends]
+        b.add(CopyUbToGm(gm[0], slot, gm[0].size_bytes, rng.random() < 0.5))
+        b.add(CopyGmToUb(slot, gm[1], gm[1].size_bytes, (8,)))
+        if rng.random() < 0.3:
+            src, dst = rng.sample(["MTE2", "MTE3"], 2)
+            b.add(SetFlag(src, dst, event))
+            b.add(WaitFlag(src, dst, event))
+    program = b.build()
+    marks, known = {}, clocks(program)
+    for at, made in enumerate(program.instructions):
+        if made.gm is not None:
+            marks[at] = np.zeros(tensor.shape, bool)
+            marks[at][made.gm.index] = True
+    due = {
+        (i, j)
+        for i, j in itertools.combinations(marks, 2)
+        if program.pipes[i] != program.pipes[j]
+        and (marks[i] & marks[j]).any()
+        and known[j].get(program.pipes[i], -1) < i
+    }
+    found = {pair[:2] for pair in unordered(program) if isinstance(pair.slot, Gm)}
+    assert found <= due
+    # The newest of its pipe and kind stands for those before it.
+    latest = {
+        (j, program.pipes[i], getattr(program.instructions[i], "atomic", None)): i for i, j in sorted(due)
+    }
+    assert {(i, j) for (j, *_), i in latest.items()} == found

@@ -151,6 +151,22 @@ def adders(count):
     return kernel_of([clear.build()], programs)
 
 
+@pytest.mark.parametrize("reader", [0, 1, 2])
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_what_other_cores_add_to_is_not_read_or_overwritten(reader, overwrites):
+    clear, added = adders(3).phases
+    programs = [work.build() for work in added.work]
+    b = ProgramBuilder(TOY)
+    slot, other = b.slots("UB", 32, "row", 2)
+    b.add(load(slot, X, reader))
+    b.add(store(Y, 0, slot, atomic=True))
+    b.add(store(Y, 0, slot) if overwrites else load(other, Y, 0))
+    programs[reader] = b.build()
+    kernel = kernel_of([work.build() for work in clear.work], programs)
+    with pytest.raises(ProgramError, match=r"adds to y\[0\].*they share elements"):
+        run_kernel(kernel, {"x": ones_and_more()})
+
+
 def test_program_order_runs_core_after_core():
     journal = Journal()
     run_kernel(adders(3), {"x": ones_and_more()}, observe=journal)

@@ -320,6 +320,68 @@ def test_what_is_not_in_the_subset_is_refused_with_its_place(name, old, new, wor
     assert re.match(r"line \d+, column \d+: ", str(refused.value))
 
 
+GUARDED = KERNELS["gemm"].replace(
+    "pto.section.cube {", "pto.section.cube {\n %go = arith.cmpi sge, %block, %c1 : index\n scf.if %go {", 1
+)
+GUARDED = "    } }\n    return".join(GUARDED.rsplit("    }\n    return", 1))
+
+
+def test_a_first_block_that_does_nothing_leaves_the_arithmetic_of_the_others():
+    whole, guarded = (read_pto(text, PROFILE, blocks=2) for text in (KERNELS["gemm"], GUARDED))
+    assert (guarded.math, guarded.compute_dtype) == (whole.math, whole.compute_dtype)
+    assert 0 < guarded.macs == whole.macs // 2
+    x, y = (np.random.default_rng(seed).standard_normal(shape) for seed, shape in enumerate(given(whole)))
+    x, y = (np.float32(np.float16(own)) for own in (x, y))
+    both = [run(kernel, x, y)[128:256, :256] for kernel in (whole, guarded)]
+    assert np.array_equal(*both)
+
+
+def in_another_format(text, second):
+    """Return gemm whose blocks from 1 on do as `second` makes of its text."""
+    begin, end = text.index("      %va ="), text.rindex("    }\n    return")
+    body = text[begin:end]
+    guarded = (
+        f"%go = arith.cmpi eq, %block, %c0 : index scf.if %go {{\n{body} }} else {{\n{second(body)} }}\n"
+    )
+    return text[:begin] + guarded + text[end:]
+
+
+def test_products_in_two_formats_are_refused_with_their_place():
+    text = KERNELS["gemm"].replace("%c: !pto", "%d: !pto.ptr<bf16>, %e: !pto.ptr<bf16>, %c: !pto")
+    text = in_another_format(
+        text,
+        lambda body: (
+            body.replace("f16", "bf16").replace("view %a,", "view %d,").replace("view %b,", "view %e,")
+        ),
+    )
+    assert read_pto(text, PROFILE, blocks=1).compute_dtype == "float16"
+    with pytest.raises(
+        ProgramError, match=r"^line \d+, column \d+: pto.tmatmul multiplies as bfloat16, one .* as float16"
+    ):
+        read_pto(text, PROFILE, blocks=2)
+
+
+def test_stores_that_overflow_in_two_ways_are_refused_with_their_place(monkeypatch):
+    text = KERNELS["gemm"].replace("%c: !pto.ptr<f32>", "%c: !pto.ptr<f16>, %d: !pto.ptr<bf16>")
+    text = text.replace("view %vc, offsets", "view %vc , offsets").replace("<?x?xf32>", "<?x?xf16>")
+    text = text.replace("128x256xf32", "128x256xf16")
+
+    def second(body):
+        head, c = body.split("      %vc =", 1)
+        return head + "      %vc =" + c.replace("view %c,", "view %d,").replace("128x256xf16", "128x256xbf16")
+
+    text = in_another_format(text, second)
+    assert read_pto(text, PROFILE, blocks=2).math.overflow == "ieee"
+    rules = {"float16": "saturate", "bfloat16": "ieee"}
+    monkeypatch.setattr("ascendsim.pto.kernel.cube_overflow", lambda _, stored: rules[stored])
+    assert read_pto(text, PROFILE, blocks=1).math.overflow == "saturate"
+    with pytest.raises(
+        ProgramError,
+        match=r"^line \d+, column \d+: pto.tstore stores what overflows as ieee, one .* as saturate",
+    ):
+        read_pto(text, PROFILE, blocks=2)
+
+
 def test_what_a_call_lacks_is_said():
     with pytest.raises(ProgramError, match="blocks a number from 1 on, got 0"):
         read_pto(KERNELS["vadd"], PROFILE, blocks=0)
