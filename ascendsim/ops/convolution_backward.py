@@ -14,7 +14,6 @@ from ascendsim.errors import ConfigError, shown, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import AccumulationModel
-from ascendsim.numerics.dtypes import name_of
 from ascendsim.numerics.factor import Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder, VectorKernels
@@ -49,7 +48,7 @@ from ascendsim.ops.running import (
     time_graph,
 )
 from ascendsim.program.places import GmTensor
-from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, TensorDescription, resolve
+from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, resolve
 
 if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Tensors
@@ -305,36 +304,6 @@ def conv_tbc_backward(
                 done = Done([], made, str(call.accumulation), call.plans)
         gradients = encoded(done.made, made_shapes, decision, crew)
     return result_of(done, gradients, options, decision, order, timing=timing)
-
-
-@default_arithmetic
-@collector_paused()
-def estimate_conv_tbc_backward(
-    input: Sequence[int],
-    weight: Sequence[int],
-    dtype: Format,
-    pad: int = 0,
-    cube_math_type: int = 0,
-    **keywords: Unpack[TbcOptions],
-) -> Estimate:
-    """Estimate the cycles of a `conv_tbc_backward` without tensors.
-
-    Shapes   input (T, B, Cin), weight (K, Cin, Cout)
-    Types    `dtype` is the format of all tensors
-    Keywords as `TbcOptions` describes them
-    Raises   as `conv_tbc_backward`
-    """
-    options, kind = options_of("estimate_conv_tbc_backward", keywords, TbcOptions), name_of(dtype)
-    made = (input[0] + 2 * pad + 1 - weight[0], input[1], weight[2])
-    shapes = dict(zip((*INPUTS, "bias"), map(tuple, (made, input, weight, weight[2:])), strict=True))
-    described = [TensorDescription(shape, kind) for shape in shapes.values()]
-    asked: tuple[Any, ...] = (*described, pad, cube_math_type)
-    decision = _decided(ConvTbcBackwardCall(*asked), options)
-    views = {name: View.row_major(shape) for name, shape in shapes.items()}
-    call = tbc_call(views, pad, decision, options)
-    graph = options.within(tbc_graph(call, views, decision))
-    results = time_graph(graph, options.profile, options.l2_start, options.engine)
-    return Estimate(**common_fields(options, decision, str(call.accumulation), results, call.plans))
 
 
 def _decided(asked: ConvTbcBackwardCall, options: Options) -> Decision:

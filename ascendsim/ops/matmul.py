@@ -90,7 +90,9 @@ class PlannedProduct(NamedTuple):
 
         Raises   as `matmul`
         """
-        graph, said = _lowered(problem, formats, out_dtype, cube_math_type, options)
+        p = problem
+        options.require_room(p.stored_a, p.stored_b, (p.batch, p.m, p.n))
+        graph, said = _lowered(p, formats, out_dtype, cube_math_type, options)
         return cls(options, options.within(graph), said)
 
     @default_arithmetic
@@ -145,7 +147,6 @@ def matmul(
     left, right = Operand.of(a, "a"), Operand.of(b, "b")
     problem = problem_of(left.view.shape, right.view.shape, transpose_a=transpose_a, transpose_b=transpose_b)
     options = options_of("matmul", keywords, ProductOptions)
-    options.require_room(left.view.shape, right.view.shape, (problem.batch, problem.m, problem.n))
     planned = PlannedProduct.of(problem, (left.dtype, right.dtype), out_dtype, cube_math_type, options)
     return planned.run(left, right, order, timing=timing)
 

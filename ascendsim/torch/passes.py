@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, reduce
-from itertools import chain
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 
 OUTPUT_ALONE = (True, False, False)
+# A pass that ran is estimated, whatever its size.
+ANY_SIZE = FrozenMap[str, Any]({"most_instructions": None, "most_bytes": None})
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,7 @@ def costs(parts: Sequence[PassCall], setting: Setting) -> Estimate:
             output_mask=part.mask,
             output_dtypes=(None, part.grad_weight, None),
             product=setting.product,
-            # A pass that ran is estimated, whatever its size.
-            **(_options(part, setting) | {"most_instructions": None, "most_bytes": None}),
+            **(_options(part, setting) | ANY_SIZE),
         )
         for part in parts
     ]
@@ -178,8 +179,11 @@ def run(
 def _planned(part: PassCall, setting: Setting, strides: tuple[tuple[int, ...], ...]) -> PlannedBackward:
     kept: Any = {"output_dtypes": (None, part.grad_weight, None), "product": setting.product}
     options = options_of("convolution_backward", _options(part, setting) | kept)
+    p = part.problem
+    made = compress((p.input, p.weight, p.grad_output[1:2]), part.mask)
+    options.require_room(p.grad_output, p.input, p.weight, *made)
     given: Any = part.dtypes, setting.cube_math_type, part.mask, dict(zip(INPUTS, strides, strict=True))
-    return PlannedBackward(options, *planned_call(part.problem, options, *given))
+    return PlannedBackward(options, *planned_call(p, options, *given))
 
 
 def _and(known: Collection[str] | None, more: Collection[str]) -> tuple[str, ...]:
@@ -239,10 +243,12 @@ def with_addend(
 
     made, more   a product, and what is added to it; None: nothing
     Rounding     float32 after each operation of vector cores, then once to the format
+    Zero         an alpha or beta of 0 leaves its term out, with its Inf and NaN
     """
     if more is not None or alpha != 1:
         with np.errstate(over="ignore", invalid="ignore"):
-            made = decode(made, lookup_dtype(made.dtype)) * np.float32(alpha)
+            product = decode(made, lookup_dtype(made.dtype)) if alpha else np.zeros(made.shape, np.float32)
+            made = product * np.float32(alpha)
             if more is not None and beta != 0:
                 made = made + decode(more, lookup_dtype(more.dtype)) * np.float32(beta)
     cut = {"add_bias"} if is_cut(made, name, setting) else set[str]()

@@ -30,6 +30,7 @@ from ascendsim.ops.problems.matmul import MatmulProblem, problem_of
 from ascendsim.studies.sweep import judged
 from ascendsim.torch.autograd import FORMATS, array_of, has_values, tensor_of, type_name
 from ascendsim.torch.passes import (
+    ANY_SIZE,
     OUTPUT,
     UNNAMED,
     LayerNames,
@@ -95,9 +96,7 @@ class ProductCall:
 
         Raises   as `estimate_matmul`
         """
-        # A pass that ran is estimated, whatever its size.
-        options = self.options(setting) | {"most_instructions": None}
-        return estimate_matmul(self.problem, self.dtype, **options)
+        return estimate_matmul(self.problem, self.dtype, **(self.options(setting) | ANY_SIZE))
 
 
 # Some for each layer of a large network; programs come from builders that threads cannot share.
@@ -126,12 +125,17 @@ class ProductPass:
     written: torch.Tensor | None
     by_torch: Callable[[], Any]
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return (*self.a.shape[:-1], self.b.shape[-1])
+
     @default_arithmetic
     def run(self, setting: Setting) -> tuple[Any, set[str], str]:
         """Return the values, the kernels that saturated one, and the format in the cube.
 
         Addend   as a convolution's bias: added in float32 after the kernel, and rounded once to the format
-        Raises   as `matmul`
+        Raises   as `matmul`; RuntimeError by torch for an addend of another shape
         """
         call = ProductCall.of(self.layer, setting)
         given = array_of(_as_stored_matrix(self.a)), array_of(_as_stored_matrix(self.b))
@@ -143,6 +147,8 @@ class ProductPass:
         shapes, p = (operand.view.shape for operand in operands), call.problem
         # Whether they fit; the rest of a plan does not depend on the matrices.
         problem_of(*shapes, transpose_a=p.transpose_a, transpose_b=p.transpose_b)
+        if self.addend is not None:
+            self.addend.expand(self.shape)  # torch refuses one that does not fit
         made = call.planned(setting).run(*operands, setting.order, timing=False)
         more = None if self.addend is None else array_of(self.addend)
         own = self.layer.dtypes[0]
@@ -153,7 +159,7 @@ class ProductPass:
         """Return the errors of values against float64."""
         a, b = (_float64(array_of(one)) for one in (self.a, self.b))
         with np.errstate(all="ignore"):
-            exact = a @ b * self.alpha
+            exact = a @ b * self.alpha if self.alpha else np.zeros(self.shape)
             if self.addend is not None and self.beta:
                 exact = exact + _float64(array_of(self.addend)) * self.beta
         return judged(self.layer.results[0], values, exact, compute_dtype)
@@ -161,7 +167,11 @@ class ProductPass:
     def tensor(self, values: Any) -> torch.Tensor:
         """Return values as torch gets them, in the tensor that it wants written, if it names one."""
         made = tensor_of(values, self.a)
-        return made if self.written is None else self.written.copy_(made)
+        if self.written is None:
+            return made
+        if self.written.shape != made.shape:
+            self.written.resize_(made.shape)
+        return self.written.copy_(made)
 
 
 def _float64(values: Any) -> Any:
@@ -227,16 +237,19 @@ class Products:
     def _product(self, func: Any, args: Any, kwargs: Any) -> ProductPass | None:
         adds, in_place = PRODUCTS[func]
         addend, (a, b) = (args[0], args[1:3]) if adds else (None, args[:2])
-        # Integers and float64 are no operands of the cube.
-        if a.dtype not in FORMATS or a.dtype != b.dtype or not all(map(_is_plain, (a, b))):
+        written = args[0] if in_place else kwargs.get("out")
+        kinds = {one.dtype for one in (a, b, addend, written) if one is not None}
+        # Integers and float64 are no operands of the cube; torch refuses several types.
+        if a.dtype not in FORMATS or len(kinds) > 1 or not all(map(_is_plain, (a, b))):
             return None
+        if in_place and written.shape != (*a.shape[:-1], b.shape[-1]):
+            return None  # torch refuses it
         batch = a.shape[0] if a.dim() == 3 else 1
         flags = _is_turned(a), _is_turned(b)
         problem = MatmulProblem(a.shape[-2], a.shape[-1], b.shape[-1], batch, *flags)
         name, direction, result = self._named(problem, a, b)
         layer = LayerPass(name, direction, problem, (type_name(a), type_name(b)), (result,))
         alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
-        written = args[0] if in_place else kwargs.get("out")
         return ProductPass(layer, a, b, addend, alpha, beta, written, partial(func, *args, **kwargs))
 
     def _named(self, p: MatmulProblem, a: torch.Tensor, b: torch.Tensor) -> tuple[str, str, str]:

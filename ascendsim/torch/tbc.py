@@ -22,13 +22,14 @@ from ascendsim.ops.convolution_backward import (
     ACTIVATION_OUT,
     WEIGHT,
     conv_tbc_backward,
-    estimate_conv_tbc_backward,
 )
+from ascendsim.ops.layers import estimate_layer
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.options.keywords import TbcOptions
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.layers import TbcLayer
 from ascendsim.torch.autograd import autocast, has_values, type_name
-from ascendsim.torch.passes import OUTPUT, LayerNames, LayerPass, Setting
+from ascendsim.torch.passes import ANY_SIZE, OUTPUT, LayerNames, LayerPass, Setting
 
 if TYPE_CHECKING:
     from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
@@ -65,15 +66,14 @@ class TbcBackward(LayerPass):
     def costs(self, setting: Setting) -> Estimate:
         """Estimate the cycles, permutations included.
 
-        Raises   as `estimate_conv_tbc_backward`
+        Raises   as `estimate_layer`
         """
-        sizes = [
+        input, weight = (
             tuple(shape[axis] for axis in axes)
             for shape, axes in ((self.convolution.input, ACTIVATION_OUT), (self.convolution.weight, WEIGHT))
-        ]
-        options = _options(setting) | {"most_instructions": None}
-        asked: Any = *sizes, self.dtypes[0], self._pad, setting.cube_math_type
-        return estimate_conv_tbc_backward(*asked, **options)
+        )
+        layer, options = TbcLayer(input, weight, self._pad), _options(setting) | ANY_SIZE
+        return estimate_layer(layer, self.dtypes, setting.cube_math_type, **options)
 
     @property
     def _pad(self) -> int:

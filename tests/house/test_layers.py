@@ -121,7 +121,7 @@ MAY_IMPORT = {
         "studies",
         "workloads",
     }
-    | {"native", "ops/convolution_backward", "ops/matmul", "ops/lowering"}
+    | {"native", "ops/convolution_backward", "ops/layers", "ops/matmul", "ops/lowering"}
     | {"ops/operands", "ops/options", "ops/problems", "ops/results"},
     "aclnn": CALL | {"ops/tiling", "ops/convolution_backward"},
     "report": MACHINE | {"", "files", "native", "timing", "studies", "validate", "ops/plan", "ops/results"},

@@ -19,6 +19,7 @@ from ascendsim import (
 )
 from ascendsim.cli import main
 from ascendsim.errors import AclnnError, AscendSimError, ConfigError, ShapeError
+from ascendsim.ops.problems.layers import TbcLayer
 from ascendsim.rules import rule_product
 from tests.helpers.calls import ApiCall
 
@@ -244,6 +245,21 @@ def test_tbc_too():
     with pytest.raises(AclnnError, match="bias") as caught:
         conv_tbc_backward(ones, ones, np.ones((1, 2, 2), np.float16), None, 0, 0)
     assert caught.value.status == 161001
+
+
+@pytest.mark.parametrize(
+    ("input", "weight", "pad"),
+    [
+        ((3,), (1, 2, 3), 0),
+        ((8, 2, 16), (3, 16), 0),
+        (None, None, 0),
+        ((8, 2, 16), (30, 16, 32), 0),
+        *(((8, 2, 16), (3, 16, 32), pad) for pad in ("x", None, -1)),
+    ],
+)
+def test_a_layer_of_tbc_names_what_it_cannot_take(input, weight, pad):
+    with pytest.raises(ShapeError, match=r"input|padding|weight"):
+        TbcLayer(input, weight, pad)
 
 
 # --- Are the shapes of a convolution right, and do problems that do not fit say why? -------------------

@@ -1,5 +1,7 @@
 """Do layers find their names, and tensors keep their bits, in the simulator and in records?"""
 
+import contextlib
+import itertools
 import re
 
 import ml_dtypes
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 from ascendsim import conv_tbc_backward, convolution_backward, matmul
-from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
+from ascendsim.errors import BudgetError, ConfigError, ShapeError, UnsupportedError
 from ascendsim.numerics.casts import decode
 from tests.helpers.torch_samples import KINDS, door, normal, same_bits, torch
 
@@ -441,6 +443,93 @@ def test_what_a_product_adds_is_scaled_and_added_in_float32():
     assert same_bits(out, torch.from_numpy(product))
     assert simulation.records[0].calls == 3  # one layer: "(no module)"
     assert torch.allclose(add.grad, torch.full((9,), 5 * 1.7))
+
+
+LEFT, RIGHT = normal((2, 3)), normal((3, 4), seed=1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.mm(LEFT.half(), RIGHT.half(), out=torch.empty(2, 4)),
+        lambda: torch.addmm(torch.ones(5, 2, 4), LEFT, RIGHT),
+        lambda: torch.addmm(torch.ones(2, 4).half(), LEFT, RIGHT),
+        lambda: torch.ones(1, 4).addmm_(LEFT, RIGHT),
+        lambda: torch.nn.functional.linear(LEFT, RIGHT.T, torch.ones(7)),
+    ],
+)
+def test_what_torch_refuses_of_a_product_is_refused(call):
+    for around in (contextlib.nullcontext(), door.Simulation("910B2")):
+        with pytest.raises(RuntimeError, match=r"size|dtype") as caught, around:
+            call()
+        assert type(caught.value) is RuntimeError
+
+
+@pytest.mark.parametrize("shape", [(0,), (9, 2, 4), (1, 4)])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_result_has_its_shape_whatever_it_is_written_into(shape):
+    out = torch.empty(shape)
+    with door.Simulation("910B2"):
+        assert torch.mm(LEFT, RIGHT, out=out) is out
+    assert same_bits(out, torch.from_numpy(matmul(plain(LEFT), plain(RIGHT), product="910B2").output))
+
+
+def test_a_factor_of_zero_leaves_out_what_is_no_number():
+    wild, add = torch.full((2, 3), torch.inf), torch.full((2, 4), 3.0)
+    with door.Simulation("910B2", errors="every") as simulation:
+        assert torch.equal(torch.addmm(add, wild, RIGHT, alpha=0), add)
+        made = torch.addmm(add * torch.nan, LEFT, RIGHT, beta=0)
+        assert same_bits(made, torch.mm(LEFT, RIGHT))
+    assert simulation.records[0].errors[0][0].errors.max_abs == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("mm", [(40, 30), (30, 20)]),
+        ("conv1d", [(2, 16, 30), (16, 16, 3)]),
+        ("conv_tbc", [(30, 2, 16), (3, 16, 16), (16,)]),
+    ],
+)
+def test_a_pass_needs_room_for_its_tensors_alone(name, shapes):
+    tensors = [normal(shape).requires_grad_() for shape in shapes]
+    for way in ("forward", "backward"):
+        little = door.Simulation("910B2", most_bytes=1000, passes=way)
+        with pytest.raises(BudgetError, match="its tensors") as caught, little:
+            getattr(torch, name)(*tensors).sum().backward()
+        assert caught.value.__notes__[0].startswith(way)
+    # One that ran is estimated, whatever its size.
+    with door.Simulation("910B2") as simulation:
+        getattr(torch, name)(*tensors).sum().backward()
+    ledger, little = door.ledger.Ledger(), door.Setting("910B2", most_bytes=1, most_instructions=1)
+    for one in simulation.records:
+        ledger.entry(one.layer, little)
+    assert [one.cycles for one in ledger.records()] == [one.cycles for one in simulation.records]
+
+
+def test_a_second_call_of_a_planned_layer_has_values_and_strides_of_its_own():
+    """Plans are kept: what differs from call to call must not be in them."""
+    keywords = {"product": "910B2"}
+    shape, kernel = (2, 16, 6, 6), (16, 16, 3, 3)
+    images = (
+        normal(shape, seed=1),
+        normal(shape, seed=2).mT,
+        normal(shape, seed=3).permute(1, 0, 3, 2).contiguous().permute(1, 0, 2, 3),
+        normal((1, 16, 6, 1), seed=4).expand(shape),
+    )
+    matrices = normal((16, 16), seed=5), normal((16, 16), seed=6).T, normal((1, 16), seed=7).expand(16, 16)
+    with door.Simulation(**keywords):
+        for at, image in enumerate(images):
+            x, w = image.detach().requires_grad_(), normal(kernel, seed=9 + at).mT.requires_grad_()
+            over = normal((2, 16, 4, 1), seed=20 + at).expand(2, 16, 4, 4)
+            torch.nn.functional.conv2d(x, w).backward(over)
+            arrays = (plain(one) for one in (over, x, w))
+            asked = None, 1, 0, 1, False, 0, 1, (True, True, False), 0
+            wanted = convolution_backward(*arrays, *asked, **keywords)
+            assert same_bits(x.grad, torch.from_numpy(wanted.grad_input)), at
+            assert same_bits(w.grad, torch.from_numpy(wanted.grad_weight)), at
+        for a, b in itertools.product(matrices, repeat=2):
+            assert same_bits(a @ b, torch.from_numpy(matmul(plain(a), plain(b), **keywords).output))
 
 
 class Attention(torch.nn.Module):
