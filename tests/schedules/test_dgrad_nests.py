@@ -155,7 +155,8 @@ class Written:
                 # Where the kernel counts slots it clears the whole of one: room for the largest tile.
                 whole = self.counted and self.gemm.sliding.insert != (1, 1) and not self.ub
                 most = max(own.l1_bytes for own in cut.left_tiles.values())
-                self.b.add(FillL1(slot, most if whole else tile.l1_bytes, tile.window.tile_shape))
+                cleared, size = most if whole else tile.l1_bytes, self.gemm.sliding.itemsize
+                self.b.add(FillL1(slot, cleared, tile.window.tile_shape, size))
                 if whole and tile.rows is not None:
                     self.b.add(PipeBarrier("MTE2"))
             if tile.rows is not None:

@@ -129,7 +129,7 @@ class Written:
         b, c0, one = self.b, self.c0, (1, 1)
         zeros, most = self.right.next(), max(task.rows, width)
         a, own = self.l0a.next(), self.l0b.next()
-        b.add(FillL1(zeros, most * c0 * self.size, (most + 1, c0)))
+        b.add(FillL1(zeros, most * c0 * self.size, (most + 1, c0), self.size))
         b.add(PipeBarrier("MTE2"))
         of_big = Window(width // c0, 1, c0, 0, 0, c0, one, one, one, c0)
         b.add(LoadL0B(own, zeros, Im2col(of_big, 0, c0, 0, width // c0, self.size)))
@@ -236,7 +236,7 @@ class Written:
         if slot is None:
             slot, window = self.right.next(place), tile.window
             if tile.clear:
-                self.b.add(FillL1(slot, tile.l1_bytes, window.tile_shape))
+                self.b.add(FillL1(slot, tile.l1_bytes, window.tile_shape, self.size))
             if tile.rows is not None:
                 channels = slice(box.channel, box.channel + box.channels)
                 index = task.group, image, depth, channels, tile.rows, tile.cols
