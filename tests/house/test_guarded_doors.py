@@ -89,7 +89,7 @@ STEADY = {
 # Modes under which what is remembered is made anew; and what takes long runs under no others.
 FRESH = ("up", "ftz and daz")
 LONG = {
-    *("studies.codesign.study_codesign", "studies.hardware.gains.study_hardware"),
+    *("studies.codesign.study_codesign", "studies.hardware.gains.study_hardware", "studies.levers.steps_of"),
     *("studies.identify.folder.read_outputs", "studies.uncertainty.intervals", "studies.tuning.tune.export"),
 }
 

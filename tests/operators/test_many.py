@@ -296,6 +296,7 @@ def test_tasks_that_take_less_than_a_start_start_no_process(monkeypatch):
     assert set(in_order(jobs.process, range(50))) == {os.getpid()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("three_cores")
 def test_what_is_left_after_as_long_as_a_start_goes_to_workers(monkeypatch):
     monkeypatch.setattr("ascendsim.parallel.START_SECONDS", -1.0)

@@ -359,6 +359,7 @@ def test_whatever_is_planned_can_be_built(problem, product, dtype, gradient):
     require_built(problem, gradient, dtype, changed(*product))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     large_problems(),

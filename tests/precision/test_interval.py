@@ -242,6 +242,7 @@ def record_of(record):
 # --- Do the figures of one source move together, and all of them in draws? -----------------------------
 
 
+@pytest.mark.slow
 def test_a_measured_range_moves_the_call_as_an_assumed_one_does():
     problem = ConvProblem((4, 128, 28, 28), (128, 128, 3, 3), padding=1)
     made = interval("910B2", lambda profile, plans: estimate(problem, product=profile, tiling=plans))

@@ -343,6 +343,7 @@ def test_every_figure_of_every_network_under_every_start_fits_a_page(variant):
     assert text.count("<tr>") > len(answer.gains) * len(load_workload(longest).layers)
 
 
+@pytest.mark.slow
 def test_many_designs_fit_a_page():
     asked = DesignQuestion("a test", "910B2", (), (), CostFormula("cores.cube"))
     name = "cores.cube=x2 buffers.L0C.capacity_bytes=x2 links.memory.nominal_tb_per_s=x1.5"
@@ -351,6 +352,7 @@ def test_many_designs_fit_a_page():
     assert len(render(page).encode()) <= LARGEST_BYTES
 
 
+@pytest.mark.slow
 def test_a_page_of_more_keeps_its_answer_and_says_what_is_left_out(tmp_path):
     # 29 layers, each under two names: 655 tables of 59 rows are more than 5 MB.
     page = hardware_page(every("910B2", "yolov5s", copies=2))
@@ -362,6 +364,7 @@ def test_a_page_of_more_keeps_its_answer_and_says_what_is_left_out(tmp_path):
     assert page.answer in text.replace("&#39;", "'")
 
 
+@pytest.mark.slow
 def test_precision_of_a_network_over_all_axes_fits_a_page(tmp_path):
     study = measured("yolov5s", (1.0, 256.0, 4096.0, 65536.0), ("normal, seed 0", "long-tailed, seed 0"))
     write_page(tmp_path / "page.html", precision_page(study))

@@ -343,6 +343,7 @@ def test_parts_add_up_to_the_cycles_of_both_plans(found):
         assert sum(differences[:-1]) == differences[-1] == waits.after - waits.before
 
 
+@pytest.mark.slow
 def test_figures_that_are_lists_are_moved_to_their_ends_too():
     # The strides that load3d of the 910A is fast at are assumed; points could not be named by a list.
     asked = question("grad_input", trials=3, starts=("warm",), doubt=True)

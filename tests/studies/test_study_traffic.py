@@ -318,6 +318,7 @@ def test_kernels_of_a_lever_and_parts_of_a_call_add_up(levers):
         assert 0 < bound.busy <= 1
 
 
+@pytest.mark.slow
 def test_why_prints_ten_figures_and_writes_all(tmp_path, capsys):
     table = tmp_path / "levers.csv"
     assert main(["study", "why", *LAYER, "--mask", "weight", "--jobs", "1", "--table", str(table)]) == 0

@@ -147,6 +147,7 @@ def test_plans_for_a_device_are_of_its_nests_and_can_be_written():
     assert entry_values("grad_weight", LAYER, "float16", best.plan, "3510")
 
 
+@pytest.mark.slow
 def test_ours_alone_and_any_go_through_the_nests_that_they_name():
     only = tuner(nests="ours")
     tune(only)

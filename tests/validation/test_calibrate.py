@@ -156,6 +156,7 @@ def width(problem, product):
     return log(found.high_us / found.low_us)
 
 
+@pytest.mark.slow
 def test_intervals_narrow(found, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(calibrated_toml(found, P, "rows.csv", "0"))
