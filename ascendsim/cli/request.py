@@ -311,7 +311,7 @@ def _whole(text: str) -> int | None:
 
 
 def each_once(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of different products, in their order, and say which are the same chip.
+    """Return each product's name once, in their order; print on stderr which names are of one chip.
 
     A product's plain name is that of one of its variants, and a file may hold what another does: to answer
     both would print one answer twice, and count one chip as two.

@@ -19,7 +19,7 @@ from ascendsim.program.kernel import Kernel
 from ascendsim.program.places import GmTensor
 from ascendsim.timing.kernel import measure_kernel, time_kernel
 from ascendsim.timing.l2.account import Start, left_by, only_hits
-from ascendsim.timing.l2.phase import L2State
+from ascendsim.timing.l2.held import L2State
 from ascendsim.timing.times import KernelTimes, PhaseAlone, average_busy, bound_by, stopped_words
 
 

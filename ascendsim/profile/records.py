@@ -260,7 +260,7 @@ def _values(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _derive(values: dict[str, Any], figures: dict[str, Figure]) -> None:
-    """Add what follows from other figures, each with a figure that says how."""
+    """Add the values that are computed from others, each with a `Figure` whose source is the formula."""
     cube, mhz = values["cube"], values["clock"]["cube_mhz"]
 
     def derived(path: str, value: Any, how: str) -> Any:

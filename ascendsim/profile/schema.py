@@ -71,7 +71,7 @@ def truth() -> Kind:
 
 
 def listed(items: str, kind: Kind) -> Kind:
-    """Return the rule of a list, maybe empty, of values of a kind; `items` names them."""
+    """Return the kind of a list, maybe empty, whose values are of `kind`; messages call them `items`."""
     return Kind(f"a list of {items}", kind.fits, listed=True)
 
 

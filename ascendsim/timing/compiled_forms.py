@@ -76,7 +76,12 @@ Use = tuple[int, int, bool]
 
 
 class NestForms(NamedTuple):
-    """The forms of a nest: the number of the first among all, and of each its traffic (-1: none) and core."""
+    """The forms of a nest.
+
+    first     the number of its first form among those of all nests
+    traffics  the traffic of each form by number; -1 where it moves nothing
+    cores     the core of each form
+    """
 
     first: int
     traffics: NDArray[np.int32]

@@ -29,7 +29,8 @@ from ascendsim.timing.compiled_forms import (
 )
 from ascendsim.timing.compiled_held import BACK
 from ascendsim.timing.l2.account import Start, account_of_lanes, asks_for_slices, met_by, only_hits
-from ascendsim.timing.l2.phase import L2Outcome, L2State, Lane, PhaseLanes
+from ascendsim.timing.l2.held import L2State
+from ascendsim.timing.l2.phase import L2Outcome, Lane, PhaseLanes
 from ascendsim.timing.links import fixed_rate
 from ascendsim.timing.times import CoreTimes, KernelTimes, PhaseAlone, PhaseTimes, TimedPhase, stopped_words
 

@@ -263,7 +263,7 @@ class Occupied(NamedTuple):
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes that ever hold a tile."""
+        """The peak of the bytes of the buffer that tiles take up."""
         return max((held for _, held in self.levels), default=0)
 
 

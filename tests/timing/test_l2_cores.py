@@ -12,7 +12,8 @@ from ascendsim.program.places import GmTensor
 from ascendsim.timing.l2 import lru
 from ascendsim.timing.l2 import slices as c
 from ascendsim.timing.l2.account import account
-from ascendsim.timing.l2.phase import L2Outcome, L2Stack, lanes_of, prepared
+from ascendsim.timing.l2.held import L2Stack
+from ascendsim.timing.l2.phase import L2Outcome, lanes_of, prepared
 from ascendsim.timing.times import CostBook
 from tests.helpers.toy_machines import Fake, FakeProfile, kernel, program
 from tests.timing.test_l2 import ALL, A, B, W, accounted, fetched, memory, orders, read, reads, write

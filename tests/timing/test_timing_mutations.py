@@ -257,7 +257,7 @@ STACK = [
         "        number = rows[ROW * ends + ABOVE]\n",
         "        number = rows[ROW * ends + BELOW]\n",
     ),
-    Mutation("timing/l2/phase", "        self.forget_bytes()", "        pass"),
+    Mutation("timing/l2/held", "        self.forget_bytes()", "        pass"),
     Mutation("timing/l2/account", "        stack.forget_bytes()", "        pass"),
 ]
 SLICES = [

@@ -9,7 +9,10 @@ import pytest
 
 from ascendsim import ConvProblem, estimate_layer, layer_problem, matmul, product_backward
 from ascendsim.cli import main
+from ascendsim.cli.parser import make_parser
+from ascendsim.cli.run import COUNTED
 from ascendsim.errors import ConfigError
+from ascendsim.ops.problems.layers import KINDS
 from ascendsim.workloads import Layer, Workload, load_workload, merged, toml_text, workload_names
 
 # -------------------------------------------------------------------------------------------------------
@@ -539,3 +542,10 @@ def test_a_model_of_torch_whose_products_are_all_left_out_names_them():
 
     with pytest.raises(ConfigError, match=r"that can be timed; left out: dense \(addmm\)"):
         read_network(Half(), (5, 8))
+
+
+def test_every_kind_of_layer_can_be_asked_for_and_is_counted():
+    run = make_parser()[1]["run"]
+    (kind,) = [action for action in run._actions if action.dest == "kind"]
+    assert tuple(kind.choices) == KINDS
+    assert set(COUNTED) == set(KINDS)

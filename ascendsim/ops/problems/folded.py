@@ -65,7 +65,7 @@ def asks_for_product(p: ConvProblem, gradient: str, compute_dtype: str, profile:
 def gradient_product(
     p: ConvProblem, gradient: str, compute_dtype: str, profile: Profile
 ) -> GradientProduct | None:
-    """Return the matrix product that makes a gradient as the interface has it; None: a convolution.
+    """Return the matrix product by which the interface makes a gradient; None where it runs a convolution.
 
     An image with pixels left over behind its last kernel stays a convolution here: the product would not make
     them.

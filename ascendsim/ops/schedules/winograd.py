@@ -296,7 +296,7 @@ class WinogradNest(Nest):
         return Mmad(sums, a, b, m, CLUSTER, n, self.cut.gemm.compute_dtype, bool(begins))
 
     def convert(self, slot: Slot, sums: Slot, left: int, group: int) -> CopyL0cToUb:
-        """Bring C0 columns of the sums at one point into UB."""
+        """Copy C0 columns of the sums of one Winograd point from L0C to UB."""
         rows, column = self.lefts[left][1] * self.c0, self.columns[group] * self.c0
         pipe = self.profile.paths["L0C_UB"].pipe
         return CopyL0cToUb(slot, sums, column, self.c0, "float32", rows * self.c0, 0, pipe)

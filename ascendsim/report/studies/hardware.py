@@ -93,7 +93,7 @@ def _quiet(answer: HardwareAnswer) -> list[str]:
 
 
 def _best_first(answer: HardwareAnswer) -> Sequence[Gain]:
-    """Return the gains; of many changes in the order of what each saves under its best start."""
+    """Return the gains; of more than MANY changes the largest saving first, each under its best start."""
     most: dict[str, float] = {}
     for gain in answer.gains:
         most[gain.change] = max(gain.share, most.get(gain.change, gain.share))

@@ -42,13 +42,12 @@ from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.program.instruction import Traffic
 from ascendsim.program.kernel import Kernel
 from ascendsim.timing.l2 import L2_STARTS
+from ascendsim.timing.l2.held import L2Stack, L2State
 from ascendsim.timing.l2.phase import (
     HIT,
     Accesses,
     Group,
     L2Outcome,
-    L2Stack,
-    L2State,
     Outcomes,
     PhaseLanes,
     PhaseOutcomes,

@@ -45,7 +45,7 @@ class TapRelayout(Relayout):
         return range(depth, depth + 1), range(first, first + len(box.taps))
 
     def rows_of(self, box: Box, c1: range) -> BoxSide:
-        """Return some groups of channels of each row of a grad_weight."""
+        """Return where a box lies in a packed grad_weight: depths, taps, and groups `c1` of each row."""
         depths, taps = self._kept_taps(box)
         shape = (len(depths), len(box.line), len(c1), len(taps), self.c0)
         # Sixteen rows of a tap make a fractal, which lies together on the device.

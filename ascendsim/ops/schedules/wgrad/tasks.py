@@ -52,7 +52,7 @@ class WgradTasks(WgradCut):
 
     @property
     def cells(self) -> Numbers:
-        """The cell of the grid of each task: of groups, parts of the reduction, columns, rows the fastest."""
+        """The cell of each task in the grid (group, part of the reduction, column, row), rows fastest."""
         t, tasks = self.tiling, self.tasks
         axes = {
             "group": chunks_of(tasks["group"], self.gemm.groups, t.group_dim),

@@ -1,6 +1,7 @@
 """The plan of grad_weight from the library of 910B and 910_93: a search over core grids and tiles.
 
-Every 2-D layer comes here, and of volumes those that no basic block takes. `library_tiles.py` has the tiles.
+2-D layers come here, but for transposed ones and deterministic sums; of volumes those that no basic block
+takes. `library_tiles.py` has the tiles.
 
 Source   host code of the public library of convolutions, and what the operator's host code makes of its
          answer

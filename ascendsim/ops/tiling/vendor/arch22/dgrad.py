@@ -1,6 +1,6 @@
 """The plans of grad_input on 910B and 910_93: basic blocks of 16-bit operands, and grids of cores.
 
-Most 2-D gradients have the plans of `library.py` instead.
+Most 2-D gradients have the plans of `library_dgrad.py` instead.
 
 Both are for one group, which several groups of the layer may be merged into. Everything else is tiled by a
 library that is not public. Ahead of the rules the operator looks into short tables of tuned shapes; these

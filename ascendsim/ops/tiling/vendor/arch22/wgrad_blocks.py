@@ -230,7 +230,7 @@ def _l0c_copies(block: Wgrad22Block) -> int:
 
 
 def _clipped(layer: LayerSizes, columns: int, sides: tuple[int, int], k: int) -> WgradBase:
-    """Return the base block with no more than the product has; base_k grows for each side that is short."""
+    """Return the base block cut to the sides of the matrix product; base_k grows by what they lose."""
     (m0, n0), pixels = sides, align(layer.out_pixels)
     m, n = min(m0, align(layer.co)), min(n0, align(columns))
     k = min(floor_to(k * m0 // m, FRACTAL), floor_to(k * n0 // n, FRACTAL), pixels)

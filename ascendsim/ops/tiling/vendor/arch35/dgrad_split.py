@@ -87,7 +87,7 @@ def _holds_whole(part: Dgrad35Part) -> bool:
 
 
 def _refuses_both(part: Dgrad35Part, whole: bool) -> bool:
-    """Return whether splitting along H and W would not pay, or not be possible as weights lie."""
+    """Return whether a split along both H and W does not pay, or the layout of weights forbids it."""
     layer, width = part.layer, part.layer.input[2]
     if layer.layouts.weight != PLAIN and (whole or layer.ci == 1):
         return True
