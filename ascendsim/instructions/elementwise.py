@@ -88,7 +88,8 @@ class UbOperand(NamedTuple):
         return [first + block * self.block_stride for block in range(8)]
 
 
-# Of UB of a 910B: rows that follow each other lie in groups in turn; a group has a bank in each 64 KiB.
+# Of UB of a 910B, 48 banks of 4 KiB (AscendC page on bank conflicts): rows that follow each other lie in
+# groups in turn; a group has a bank in each 64 KiB.
 UB_GROUPS, BANK_LAYER_ROWS, BANKED_ARCH = 16, 2048, "2201"
 
 

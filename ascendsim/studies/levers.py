@@ -20,7 +20,7 @@ from ascendsim.studies.hardware.figures import sense
 from ascendsim.studies.records import LAYOUT_TYPES
 from ascendsim.studies.sweep import Sweep, TimedCall, TimedPoint, studied, times
 
-# So many times faster is a pipe that no longer binds.
+# So many times faster is a pipe that no longer binds: a choice, and no figure of a device.
 FASTER = 16
 # Figures of a pipe beside its paths; what bytes from and to GM cross belongs to all that move them.
 _OF_PIPE = {

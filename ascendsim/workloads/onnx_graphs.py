@@ -25,7 +25,8 @@ _NOT_READ = (
     *("QLinearConv", "QLinearMatMul", "RNN", "Scan"),
 )
 _ONNX_DOMAINS = ("", "ai.onnx")
-# Stands for an unknown batch: a prime, so that what is a multiple of it has the batch in it.
+# Stands for an unknown batch: the first prime over a million, so that what is a multiple of it has the batch
+# in it.
 _IMAGES = 1_000_003
 
 

@@ -1,5 +1,7 @@
 """Is a cube of another shape planned, timed and computed as that of a product is?"""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -145,7 +147,10 @@ def test_fixpipe_cuts_the_fractals_of_a_wide_cube_into_groups_of_channels():
         Fixpipe(Gm(made, ()), NOWHERE, 8192, 16).cost(load_profile("910B2", {"cube": cube, **split}))
         for cube, split in (("16x16x16", {}), ("64x64x16", {"fixpipe.channel_split_bytes_per_cycle": 8}))
     )
-    assert wide.traffic.peak_bytes_per_cycle < usual.traffic.peak_bytes_per_cycle
+    # For a byte two of L0C are read, 229 a cycle; then it is written, in groups at the rate of the split.
+    read, write = Fraction(229, 2), Fraction("114.5")
+    assert 1 / usual.traffic.peak_bytes_per_cycle == 1 / read + 1 / write
+    assert 1 / wide.traffic.peak_bytes_per_cycle == 1 / read + Fraction(1, 8)
 
 
 BUFFERS = [("950PR_9589", "L0A", 32768, (4, 96, 112, 112), (24, 96, 1, 1))]

@@ -3,6 +3,7 @@
 import json
 import random
 from fractions import Fraction
+from math import ceil
 
 import pytest
 
@@ -71,10 +72,12 @@ def test_two_dies_are_what_910C_means_and_others_state_their_link(tmp_path, caps
         {"devices": 2, "gb_per_s": 224.0, "latency_us": 0.2},
     )
     (step,) = made["steps"]
-    # Of 2 x (1x1 of 2048 to 512, and 3x3 of 512) all bytes cross the link once, each with two latencies.
-    size = 2 * (2048 * 512 + 9 * 512 * 512) * 2
-    assert step["reduce_us"] == pytest.approx(size / 224e3 + 4 * 0.4, abs=0.01)
-    assert step["alone_share"] == pytest.approx(step["reduce_us"] / (step["calls_us"] + step["reduce_us"]))
+    # Of 2 x (1x1 of 2048 to 512, and 3x3 of 512) all bytes cross the link once, each with two latencies, in
+    # whole cycles of 1800 MHz.
+    sizes = [2 * 2048 * 512, 2 * 9 * 512 * 512]
+    sent = 2 * sum(ceil((Fraction(size, 224_000) + Fraction(4, 10)) * 1800) for size in sizes)
+    assert step["reduce_us"] == sent / 1800
+    assert step["alone_share"] == sent / (round(step["calls_us"] * 1800) + sent)
     assert step["added_us"] < step["reduce_us"]
     assert main([*words, "--product", "910B2"]) != 0
     assert "its file has no link between devices" in capsys.readouterr().err

@@ -121,6 +121,7 @@ class Keywords:
     engine: str | None = None
     # Layers of networks have up to 82 million (a 3-D U-Net at batch 256: 14 s). Twice as many take 2 GiB.
     most_instructions: int | None = 100_000_000
+    # 64 GiB, a choice: one built-in layer, of a 3-D U-Net, is reckoned to take more at batch 32: 115 GiB.
     most_bytes: int | None = 2**36
     deterministic: bool | None = None
     output_dtypes: Sequence[str | None] | None = None
