@@ -469,36 +469,3 @@ def is_small(profile: Profile, m: int, n: int) -> bool:
     """
     cube = profile.cube
     return m * n < cube.same_l0c_spacing_cycles * cube.m0 * cube.n0
-
-
-class _PipeBarrier(NamedTuple):
-    on: str
-
-
-class PipeBarrier(_PipeBarrier, Command):
-    """Let a pipe deliver all its results before the next instruction on it starts.
-
-    Cost     one cycle once the pipe has drained
-    """
-
-    __slots__ = ()
-    drains = True
-
-    @property
-    def pipe(self) -> str:
-        """The pipe that drains."""
-        return self.on
-
-    @property
-    def shape(self) -> Hashable:
-        """A key of all values that the cost depends on."""
-        return self.on
-
-    def execute(self, memory: CoreMemory) -> None:
-        """Do nothing to the data."""
-
-    def cost(self, profile: Profile) -> Cost:
-        """Return one cycle."""
-        # What it really costs is the waiting: `drains` lets it start when all results of the pipe are there.
-        del profile
-        return Cost(1)

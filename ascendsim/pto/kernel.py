@@ -13,9 +13,9 @@ from math import lcm
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ascendsim.errors import CapacityError, ProgramError, shown, whole
-from ascendsim.instructions.cube import Mmad, PipeBarrier, Submatrix
+from ascendsim.instructions.cube import Mmad, Submatrix
 from ascendsim.instructions.elementwise import Binary, Unary
-from ascendsim.instructions.flags import BarrierAll, SetFlag, WaitFlag
+from ascendsim.instructions.flags import BarrierAll, PipeBarrier, SetFlag, WaitFlag
 from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import Cast, CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.instructions.cube import PipeBarrier
+from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.vector import FLOAT32_LANES, Add, Cast, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.plan import shares
 from ascendsim.profile import Profile
