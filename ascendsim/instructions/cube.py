@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.numerics.dtypes import ELEMENTS, FLOAT32_BYTES, find, itemsize_of
+from ascendsim.numerics.dtypes import FLOAT32_BYTES, itemsize_of
 from ascendsim.program.instruction import WIDTH, Command, Cost, Told
 from ascendsim.program.places import Slot
 
@@ -412,8 +412,8 @@ class Mmad(_Mmad, Command):
     @property
     def told(self) -> tuple[Told, ...]:
         """Both operands have elements of the format that is multiplied; shapes it looks at itself."""
-        bytes_of = 4 if self.compute_dtype == "hf32" else find(self.compute_dtype, ELEMENTS).itemsize
-        return (Told(f"compute_dtype {self.compute_dtype}", bytes_of, (self.a, self.b), WIDTH),)
+        size = itemsize_of(self.compute_dtype)
+        return (Told(f"compute_dtype {self.compute_dtype}", size, (self.a, self.b), WIDTH),)
 
     def width(self, given: int, shape: tuple[int, ...]) -> int:
         """Return the bytes of a sum: float32, or int32."""
