@@ -146,7 +146,7 @@ class PipeBarrier(_Barrier, _OnPipe):
 
     __slots__ = ()
     # What it really costs is the waiting: `drains` lets it start when all results of the pipe are there.
-    drains, pipe = True, _Barrier.on
+    drains, pipe, shape = True, _Barrier.on, _Barrier.on
 
 
 class BarrierAll(_Barrier, _Signals):
