@@ -180,7 +180,7 @@ def _by(values: tuple[int, ...]) -> str:
 
 
 def problem_of(layer: Layer, batch: int) -> LayerProblem:
-    """Return what a layer of a network computes.
+    """Return the problem that a layer of a network computes.
 
     Raises   ShapeError that names the layer: of the many in a file of one's own, which has the mistake?
     """
@@ -205,7 +205,7 @@ def convolution_of(layer: Layer, batch: int) -> ConvProblem:
 
 
 def left_out_of(workload: Workload) -> dict[str, Any]:
-    """Return what multiplies in a network and is not run, and its known share of all multiply-adds forward.
+    """Return the work of a network that is not run, and its known share of all multiply-adds forward.
 
     Values   share: a part of 1; unknown: how many have an unknown number; layers: of each kind and size a
              name, count and macs of one of them for one image; of: number of all layers, with these
@@ -349,13 +349,13 @@ BUDGETS = ("most_instructions", "most_bytes")
 
 
 def add_budgets(how: Any) -> None:
-    """Add the flags of what a call may have at most."""
+    """Add the flags that limit a call."""
     for name in BUDGETS:
         add_keyword(how, name, "; 0: no call is", type=lambda text: natural(text) or None, metavar="N")
 
 
 def budgets_of(arguments: Any) -> dict[str, int | None]:
-    """Return what a call may have at most, as keywords of operators."""
+    """Return the limits of a call, as keywords of operators."""
     return {name: getattr(arguments, name) for name in BUDGETS}
 
 

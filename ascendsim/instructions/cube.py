@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.numerics.dtypes import ELEMENTS, FLOAT32_BYTES, find, itemsize_of
+from ascendsim.numerics.dtypes import FLOAT32_BYTES, itemsize_of
 from ascendsim.program.instruction import WIDTH, Command, Cost, Told
 from ascendsim.program.places import Slot
 
@@ -412,8 +412,8 @@ class Mmad(_Mmad, Command):
     @property
     def told(self) -> tuple[Told, ...]:
         """Both operands have elements of the format that is multiplied; shapes it looks at itself."""
-        bytes_of = 4 if self.compute_dtype == "hf32" else find(self.compute_dtype, ELEMENTS).itemsize
-        return (Told(f"compute_dtype {self.compute_dtype}", bytes_of, (self.a, self.b), WIDTH),)
+        size = itemsize_of(self.compute_dtype)
+        return (Told(f"compute_dtype {self.compute_dtype}", size, (self.a, self.b), WIDTH),)
 
     def width(self, given: int, shape: tuple[int, ...]) -> int:
         """Return the bytes of a sum: float32, or int32."""
@@ -469,36 +469,3 @@ def is_small(profile: Profile, m: int, n: int) -> bool:
     """
     cube = profile.cube
     return m * n < cube.same_l0c_spacing_cycles * cube.m0 * cube.n0
-
-
-class _PipeBarrier(NamedTuple):
-    on: str
-
-
-class PipeBarrier(_PipeBarrier, Command):
-    """Let a pipe deliver all its results before the next instruction on it starts.
-
-    Cost     one cycle once the pipe has drained
-    """
-
-    __slots__ = ()
-    drains = True
-
-    @property
-    def pipe(self) -> str:
-        """The pipe that drains."""
-        return self.on
-
-    @property
-    def shape(self) -> Hashable:
-        """A key of all values that the cost depends on."""
-        return self.on
-
-    def execute(self, memory: CoreMemory) -> None:
-        """Do nothing to the data."""
-
-    def cost(self, profile: Profile) -> Cost:
-        """Return one cycle."""
-        # What it really costs is the waiting: `drains` lets it start when all results of the pipe are there.
-        del profile
-        return Cost(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from ascendsim.instructions.vector import BLOCK_BYTES, on_the_cube_clock, vector_cost
-from ascendsim.numerics.dtypes import ELEMENTS, find
+from ascendsim.numerics.dtypes import ELEMENTS, find, itemsize_of
 from ascendsim.program.instruction import WIDTH, Cost, SlotToSlot, Told, ToSlot
 from ascendsim.program.places import Slot
 
@@ -86,6 +86,62 @@ class UbOperand(NamedTuple):
         """Return the eight rows of 32 bytes, counted through UB, that a repeat touches."""
         first = self.at // BLOCK_BYTES + repeat * self.repeat_stride
         return [first + block * self.block_stride for block in range(8)]
+
+
+class _Cast(NamedTuple):
+    dst: Slot
+    src: Slot
+    dtype: str
+    elements: int
+    source_bytes: int
+
+
+class Cast(_Cast, SlotToSlot):
+    """Convert a tile in UB to another format.
+
+    `source_bytes` are those of one element before: 4 from float32 to float16.
+
+    Pipe     V
+    Cost     head + one cast repeat for each 256 bytes of the wider side
+    Source   AscendC Cast page: float32 to float16 and bfloat16 round to nearest even (RINT)
+    """
+
+    __slots__ = ()
+    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
+    pipe = "V"
+
+    @property
+    def touched_bytes(self) -> tuple[int, ...]:
+        """The elements in both formats."""
+        return self.elements * self.source_bytes, self.elements * itemsize_of(self.dtype)
+
+    @property
+    def shape(self) -> Hashable:
+        """A key of all values that the cost depends on."""
+        return self.elements, self.source_bytes, self.dtype
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Both tiles have its elements, and those of the source so many bytes."""
+        source = Told("source_bytes", self.source_bytes, (self.src,), WIDTH)
+        return Told("elements", self.elements, (self.src, self.dst)), source
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element of its format."""
+        del given, shape
+        return itemsize_of(self.dtype)
+
+    def execute(self, memory: CoreMemory) -> None:
+        """Round to the format's grid."""
+        values = memory.convert(memory.tile(self.src), self.dtype)
+        memory.new_tile(self.dst, values.shape)[...] = values
+
+    def cost(self, profile: Profile) -> Cost:
+        """Return the cycles of the repeats."""
+        # A repeat covers 256 bytes of the wider side; the narrower one fills a part of its lanes.
+        widest = max(self.source_bytes, itemsize_of(self.dtype))
+        repeats = ceil(self.elements * widest / profile.vector.bytes_per_cycle)
+        return vector_cost(profile, "cast", repeats)
 
 
 # Of UB of a 910B, 48 banks of 4 KiB (AscendC page on bank conflicts): rows that follow each other lie in

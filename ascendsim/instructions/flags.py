@@ -11,7 +11,7 @@ goes on `sync.flag_cycles` after the set, as any wait does here.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ascendsim.program.flags import Signal
 from ascendsim.program.instruction import Command, Cost
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ascendsim.program.places import CoreMemory
 
 
-class _Signals(Command):
-    """What all of them share: no slot, no data, one cycle."""
+class _OnPipe(Command):
+    """What all of them share: no slot, no data, one cycle. `pipe` is the field that names it."""
 
     __slots__ = ()
     gm: ClassVar[None] = None
@@ -41,10 +41,33 @@ class _Signals(Command):
         return Cost(1)
 
 
+class _Signals(_OnPipe):
+    """What those share that order a program: what each does to the flag of a key, and for which pipes."""
+
+    __slots__ = ()
+    does: ClassVar[str]
+    holds: ClassVar[bool] = False
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """None: all that came."""
+        return ()
+
+    @property
+    def signal(self) -> Signal:
+        """What it does."""
+        return Signal(self.does, self.key, self.holds)
+
+
 class _Flag(NamedTuple):
     src: str
     dst: str
     event: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Its pipes and its event."""
+        return tuple(self)
 
 
 class SetFlag(_Flag, _Signals):
@@ -56,16 +79,7 @@ class SetFlag(_Flag, _Signals):
     """
 
     __slots__ = ()
-
-    @property
-    def pipe(self) -> str:
-        """The pipe in whose queue it stands."""
-        return self.src
-
-    @property
-    def signal(self) -> Signal:
-        """Set."""
-        return Signal("set", tuple(self))
+    does, pipe = "set", _Flag.src
 
 
 class WaitFlag(_Flag, _Signals):
@@ -77,21 +91,17 @@ class WaitFlag(_Flag, _Signals):
     """
 
     __slots__ = ()
-
-    @property
-    def pipe(self) -> str:
-        """The pipe that is held."""
-        return self.dst
-
-    @property
-    def signal(self) -> Signal:
-        """Wait."""
-        return Signal("wait", tuple(self))
+    does, pipe = "wait", _Flag.dst
 
 
 class _CrossCore(NamedTuple):
     on: str
     flag: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Its number, apart from events between pipes."""
+        return "cross-core", self.flag
 
 
 class CrossCoreSetFlag(_CrossCore, _Signals):
@@ -106,16 +116,7 @@ class CrossCoreSetFlag(_CrossCore, _Signals):
     """
 
     __slots__ = ()
-
-    @property
-    def pipe(self) -> str:
-        """The pipe in whose queue it stands."""
-        return self.on
-
-    @property
-    def signal(self) -> Signal:
-        """Set."""
-        return Signal("set", ("cross-core", self.flag))
+    does, pipe = "set", _CrossCore.on
 
 
 class CrossCoreWaitFlag(_CrossCore, _Signals):
@@ -130,23 +131,25 @@ class CrossCoreWaitFlag(_CrossCore, _Signals):
     """
 
     __slots__ = ()
-
-    @property
-    def pipe(self) -> str:
-        """The pipe in whose queue it stands."""
-        return self.on
-
-    @property
-    def signal(self) -> Signal:
-        """Wait, for the whole core."""
-        return Signal("wait", ("cross-core", self.flag), holds=True)
+    does, pipe, holds = "wait", _CrossCore.on, True
 
 
-class _BarrierAll(NamedTuple):
+class _Barrier(NamedTuple):
     on: str
 
 
-class BarrierAll(_BarrierAll, _Signals):
+class PipeBarrier(_Barrier, _OnPipe):
+    """Let a pipe deliver all its results before the next instruction on it starts.
+
+    Cost     one cycle once the pipe has drained
+    """
+
+    __slots__ = ()
+    # What it really costs is the waiting: `drains` lets it start when all results of the pipe are there.
+    drains, pipe, shape = True, _Barrier.on, _Barrier.on
+
+
+class BarrierAll(_Barrier, _Signals):
     """Let all pipes of a core deliver their results before anything else starts (PipeBarrier<PIPE_ALL>).
 
     On the device it stops issue; here it stands in the queue of `on`, and what comes next on the other pipes
@@ -158,14 +161,4 @@ class BarrierAll(_BarrierAll, _Signals):
     """
 
     __slots__ = ()
-    drains = True
-
-    @property
-    def pipe(self) -> str:
-        """The pipe in whose queue it stands."""
-        return self.on
-
-    @property
-    def signal(self) -> Signal:
-        """All that came before, and all that follows."""
-        return Signal("all", (), holds=True)
+    does, pipe, drains, holds = "all", _Barrier.on, True, True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 import numpy as np
 
 from ascendsim.instructions.cube import TileRead, Window
-from ascendsim.numerics.dtypes import ELEMENTS, FLOAT32_BYTES, find, itemsize_of
+from ascendsim.numerics.dtypes import FLOAT32_BYTES, itemsize_of
 from ascendsim.program.instruction import WIDTH, Command, Cost, SlotToSlot, Told, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
 
@@ -451,7 +451,7 @@ class CopyL0cToUb(_CopyL0cToUb, SlotToSlot):
     def width(self, given: int, shape: tuple[int, ...]) -> int:
         """Return the bytes of an element of its format."""
         del given, shape
-        return find(self.dtype, ELEMENTS).itemsize
+        return itemsize_of(self.dtype)
 
     def execute(self, memory: CoreMemory) -> None:
         """Convert and copy."""

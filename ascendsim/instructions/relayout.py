@@ -85,9 +85,6 @@ def _places(row: int, rows: int, block: tuple[int, int]) -> tuple[Places, Places
     return small, small // block[0] * block[1] + np.arange(block[1])
 
 
-BLOCK_BYTES = 32
-
-
 class Turn(NamedTuple):
     """How the axes of a tile change places.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ascendsim.numerics.dtypes import ELEMENTS, FLOAT32_BYTES, find, itemsize_of
+from ascendsim.numerics.dtypes import FLOAT32_BYTES
 from ascendsim.program.instruction import (
     WIDTH,
     Command,
@@ -206,64 +206,6 @@ class Fill(_Fill, ToSlot):
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
         return vector_cost(profile, "unary", ceil(self.bytes / profile.vector.bytes_per_cycle))
-
-
-class _Cast(NamedTuple):
-    dst: Slot
-    src: Slot
-    dtype: str
-    elements: int
-    source_bytes: int
-
-
-class Cast(_Cast, SlotToSlot):
-    """Convert a tile in UB to another format.
-
-    `source_bytes` are those of one element before: 4 from float32 to float16.
-
-    Pipe     V
-    Cost     head + one cast repeat for each 256 bytes of the wider side
-    Source   AscendC Cast page: float32 to float16 and bfloat16 round to nearest even (RINT)
-    """
-
-    __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB"}
-    pipe = "V"
-
-    @property
-    def touched_bytes(self) -> tuple[int, ...]:
-        """The elements in both formats."""
-        return self.elements * self.source_bytes, self.elements * itemsize_of(self.dtype)
-
-    @property
-    def shape(self) -> Hashable:
-        """A key of all values that the cost depends on."""
-        return self.elements, self.source_bytes, self.dtype
-
-    @property
-    def told(self) -> tuple[Told, ...]:
-        """Both tiles have its elements, and those of the source so many bytes."""
-        both = self.src, self.dst
-        return Told("elements", self.elements, both), Told(
-            "source_bytes", self.source_bytes, (self.src,), WIDTH
-        )
-
-    def width(self, given: int, shape: tuple[int, ...]) -> int:
-        """Return the bytes of an element of its format."""
-        del given, shape
-        return find(self.dtype, ELEMENTS).itemsize
-
-    def execute(self, memory: CoreMemory) -> None:
-        """Round to the format's grid."""
-        values = memory.convert(memory.tile(self.src), self.dtype)
-        memory.new_tile(self.dst, values.shape)[...] = values
-
-    def cost(self, profile: Profile) -> Cost:
-        """Return the cycles of the repeats."""
-        # A repeat covers 256 bytes of the wider side; the narrower one fills a part of its lanes.
-        widest = max(self.source_bytes, itemsize_of(self.dtype))
-        repeats = ceil(self.elements * widest / profile.vector.bytes_per_cycle)
-        return vector_cost(profile, "cast", repeats)
 
 
 class _Add(NamedTuple):

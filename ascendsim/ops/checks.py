@@ -240,7 +240,7 @@ class FlagCheck:
 def check_flags(
     program: Program, profile: Profile, core: str = "vector", *, most: int = MOST_TRIED
 ) -> FlagCheck:
-    """Return what flags and barriers of a program miss, which are superfluous, and what they cost.
+    """Return the races of a program with flags, its superfluous flags and barriers, and their cost.
 
     program  as `ProgramBuilder.build()` returns it, which has refused a deadlock already
     core     the kind of core that it runs on: "cube" or "vector"
@@ -277,7 +277,7 @@ def check_flags(
 
 
 def _what(program: Program, at: int) -> str:
-    """Return what a wait or a barrier waits for, in words; equal ones are lines of one loop."""
+    """Name the flag or the pipes of a wait or a barrier; equal names are of lines of one loop."""
     made, signal = program.instructions[at], signal_of(program.instructions[at])
     if signal is None or signal.does == "all":
         return f"{type(made).__name__} of {program.pipes[at]}"

@@ -68,7 +68,7 @@ def unit_of(path: str) -> str:
 
 
 def meaning_of(path: str) -> str:
-    """Return what a figure means, in a phrase."""
+    """Return the meaning of a figure, in a phrase."""
     return next(text for pattern, text in meanings().items() if fnmatchcase(path, pattern))
 
 

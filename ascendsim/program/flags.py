@@ -40,7 +40,7 @@ class Signal(NamedTuple):
 
 
 def signal_of(made: Instruction) -> Signal | None:
-    """Return what an instruction does to a flag, if anything."""
+    """Return the change that an instruction makes to a flag, if it makes one."""
     found: Signal | None = getattr(made, "signal", None)
     return found
 
@@ -78,7 +78,7 @@ class Meeting(NamedTuple):
 
 
 def meetings(instructions: Sequence[Instruction], posts: Mapping[int, Post]) -> list[Meeting]:
-    """Return which sets each wait meets.
+    """Return each wait with the sets that it meets.
 
     Raises   ProgramError for a wait without a set, a set without a wait, and a deadlock
     """

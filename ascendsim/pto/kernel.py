@@ -13,11 +13,11 @@ from math import lcm
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ascendsim.errors import CapacityError, ProgramError, shown, whole
-from ascendsim.instructions.cube import Mmad, PipeBarrier, Submatrix
-from ascendsim.instructions.elementwise import Binary, Unary
-from ascendsim.instructions.flags import BarrierAll, SetFlag, WaitFlag
+from ascendsim.instructions.cube import Mmad, Submatrix
+from ascendsim.instructions.elementwise import Binary, Cast, Unary
+from ascendsim.instructions.flags import BarrierAll, PipeBarrier, SetFlag, WaitFlag
 from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
-from ascendsim.instructions.vector import Cast, CopyGmToUb, CopyUbToGm
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.formats import cube_overflow, vector_overflow
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
@@ -332,7 +332,7 @@ class _Block:
 
 
 def _place_of(own: Any) -> str:
-    """Return what an operand is: "GM", the buffer of a tile, or "number"."""
+    """Return the kind of an operand: "GM", the buffer of a tile, or "number"."""
     if isinstance(own, PtoTile):
         return own.buffer
     return (

@@ -108,7 +108,7 @@ class Statement:
     orelse: tuple[Statement, ...] = ()
 
     def key(self, name: str) -> tuple[str, ...]:
-        """Return what stands behind a key; () where there is none."""
+        """Return the words behind a key; () where there is none."""
         return dict(self.keys).get(name, ())
 
 

@@ -22,7 +22,7 @@ class DeviceRing(NamedTuple):
     latency_us: Fraction
 
     def cycles(self, size_bytes: int, mhz: int) -> int:
-        """Return what an all-reduce takes: 2 (n - 1) steps, each of an nth of the bytes and one latency."""
+        """Return the cycles of an all-reduce: 2 (n - 1) steps, each of an nth of the bytes, one latency."""
         steps = 2 * (self.devices - 1)
         sent = Fraction(steps * size_bytes, self.devices) / (self.gb_per_s * 1000)
         return ceil((steps * self.latency_us + sent) * mhz) if size_bytes else 0

@@ -32,8 +32,9 @@ from ascendsim.torch.autograd import (
     convolution,
 )
 from ascendsim.torch.dispatch import Simulation, record
+from ascendsim.torch.ledger import Record
 from ascendsim.torch.network import read_network
-from ascendsim.torch.passes import Record, Setting
+from ascendsim.torch.passes import Setting
 
 __all__ = [
     "Conv1d",

@@ -22,20 +22,14 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.options.call import Options
 from ascendsim.torch.autograd import array_of, gradients_of, has_values, output_of, problem_of, type_name
-from ascendsim.torch.ledger import Ledger, PassEntry, judged_backward, judged_forward
+from ascendsim.torch.ledger import Ledger, PassEntry, Record, judged_backward, judged_forward, table
 from ascendsim.torch.passes import (
     OUTPUT,
-    Filter,
     LayerNames,
     LayerPass,
-    PerLayer,
-    Record,
     Setting,
-    checked_filter,
     run_backward,
     run_forward,
-    table,
-    wanted,
 )
 from ascendsim.torch.products import ProductPass, Products, SumPass
 from ascendsim.torch.tbc import TbcBackward, TbcFunctions
@@ -48,6 +42,33 @@ FORWARD = torch.ops.aten.convolution.default
 BACKWARD = torch.ops.aten.convolution_backward.default
 
 ByTorch = Callable[[], Any]
+Filter = str | Sequence[str] | Callable[[LayerPass], bool] | None
+PerLayer = Mapping[str, Mapping[str, Any]]
+
+
+def checked_filter(chosen: Filter) -> Filter:
+    """Return a filter as patterns, a function, or None.
+
+    Raises   ConfigError for anything else
+    """
+    if chosen is None or callable(chosen):
+        return chosen
+    patterns = (chosen,) if isinstance(chosen, str) else chosen
+    if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise ConfigError(
+            f"Simulation: layers is {shown(chosen)}; it must be a pattern of names, such as 'features.*', "
+            "several of them, or a function of a LayerPass"
+        )
+    return tuple(patterns)
+
+
+def wanted(layer: LayerPass, chosen: Filter) -> bool:
+    """Return whether a checked filter takes a layer; patterns are those of file names."""
+    if chosen is None:
+        return True
+    if callable(chosen):
+        return bool(chosen(layer))
+    return any(fnmatchcase(layer.name, pattern) for pattern in chosen)
 
 
 class ConvolutionMode(TorchDispatchMode):

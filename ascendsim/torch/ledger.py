@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from ascendsim.studies.sweep import float64_references, judge
 from ascendsim.torch.passes import (
     OUTPUT_ALONE,
     LayerPass,
-    Record,
     Setting,
     costs,
     mirrored,
@@ -81,6 +80,85 @@ def _with_terms(one: JudgedGradient, grad_output: Any, exact: Any, made: Any) ->
     lost = np.abs(exact) <= 2.0 ** -(fmt.mantissa_bits + 1) * sizes
     errors = error_metrics(made, exact, one.errors.dtype, sizes)
     return replace(one, errors=errors, cancels=bool(sizes.any() and np.mean(lost) > 0.5))
+
+
+@dataclass(frozen=True)
+class Record:
+    """One pass of one layer: its number of runs, its cost each time, and its errors.
+
+    layer     its name, direction, convolution and formats
+    setting   the setting of the simulation
+    calls     times that it ran
+    estimate  cycles and times of its kernels, on contiguous tensors; None where it was refused. Casts into
+              the `operands` of a setting and the addition of a forward's bias are not among them
+    specials  of each result ("output", or the gradients), over all calls: Inf, NaN, largest values, ...
+    overflowed  kernels that saturated a value in any call; the device's float status tells of them
+    errors    for each call that was judged, its results against float64 ones of the tensors as torch had them
+    refused   why the interface refuses it, where torch has computed it instead; None: it was simulated
+    """
+
+    layer: LayerPass
+    setting: Setting
+    calls: int
+    estimate: Estimate | None
+    specials: Mapping[str, Specials]
+    overflowed: tuple[str, ...]
+    errors: tuple[tuple[JudgedGradient, ...], ...]
+    refused: str | None
+
+    @property
+    def cycles(self) -> int:
+        """Cube-clock cycles of one call; 0 where it was refused."""
+        return self.estimate.cycles if self.estimate else 0
+
+    @property
+    def time_us(self) -> float:
+        """Microseconds of one call, launches included; 0 where it was refused."""
+        return self.estimate.time_us if self.estimate else 0.0
+
+
+HEADS = ("layer", "pass", "calls", "in the cube", "cycles", "us", "shares of elements", "mean relative error")
+
+
+def table(records: Sequence[Record]) -> str:
+    """Return the records as lines of text: costs of one call, errors of the last that was judged; the sum."""
+    rows = [HEADS, *(_row(record) for record in records)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if head in ("calls", "cycles", "us") else cell.ljust(width)
+            for head, cell, width in zip(HEADS, row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    passes = {
+        direction: sum(record.time_us for record in records if record.layer.direction == direction)
+        for direction in ("forward", "backward")
+    }
+    times = ", ".join(f"{direction} {time:.2f} us" for direction, time in passes.items())
+    return "\n".join([*lines, f"one call of each: {times}, launches included"])
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    first = (record.layer.name, record.layer.direction, str(record.calls))
+    if record.estimate is None:
+        return (*first, "(torch)", "", "", "", f"refused: {record.refused}")
+    shares = [f"{name} {text}" for name, one in record.specials.items() if (text := str(one))]
+    if record.overflowed:
+        shares.append(f"float status: {', '.join(record.overflowed)}")
+    errors = ", ".join(map(_error, record.errors[-1] if record.errors else ()))
+    costs = record.estimate.compute_dtype, f"{record.cycles:,}", f"{record.time_us:.2f}"
+    return (*first, *costs, "; ".join(shares), errors)
+
+
+def _error(one: JudgedGradient) -> str:
+    """Return the error of a result in words; a mean over what an overflow left says nothing of the result."""
+    found = one.errors
+    if found.compared < found.count or found.overflow_share:
+        return f"{one.name} none (overflow)"
+    if one.cancels:
+        return f"{one.name} cancels (error {found.mean_of_terms:.1e} of its terms)"
+    return f"{one.name} {found.mere:.1e}"
 
 
 @dataclass

@@ -6,9 +6,8 @@ plain convolution, and the other way round. The same kernels make both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
 from functools import lru_cache, reduce
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +22,6 @@ from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import cuts_off, decode, encode, round_to
 from ascendsim.numerics.dtypes import DTYPES, find
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.metrics import Specials
 from ascendsim.ops.convolution_backward import PlannedBackward, estimate
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Mask
 from ascendsim.ops.lowering.formats import vector_overflow
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
 
     from ascendsim.ops.options.keywords import Product
     from ascendsim.ops.results import ConvolutionBackwardResult, Estimate
-    from ascendsim.studies.records import JudgedGradient
 
 
 OUTPUT_ALONE = (True, False, False)
@@ -293,85 +290,6 @@ def _names(*arrays: Any) -> tuple[Any, ...]:
     return tuple(lookup_dtype(array.dtype).name for array in arrays)
 
 
-@dataclass(frozen=True)
-class Record:
-    """One pass of one layer: its number of runs, its cost each time, and its errors.
-
-    layer     its name, direction, convolution and formats
-    setting   the setting of the simulation
-    calls     times that it ran
-    estimate  cycles and times of its kernels, on contiguous tensors; None where it was refused. Casts into
-              the `operands` of a setting and the addition of a forward's bias are not among them
-    specials  of each result ("output", or the gradients), over all calls: Inf, NaN, largest values, ...
-    overflowed  kernels that saturated a value in any call; the device's float status tells of them
-    errors    for each call that was judged, its results against float64 ones of the tensors as torch had them
-    refused   why the interface refuses it, where torch has computed it instead; None: it was simulated
-    """
-
-    layer: LayerPass
-    setting: Setting
-    calls: int
-    estimate: Estimate | None
-    specials: Mapping[str, Specials]
-    overflowed: tuple[str, ...]
-    errors: tuple[tuple[JudgedGradient, ...], ...]
-    refused: str | None
-
-    @property
-    def cycles(self) -> int:
-        """Cube-clock cycles of one call; 0 where it was refused."""
-        return self.estimate.cycles if self.estimate else 0
-
-    @property
-    def time_us(self) -> float:
-        """Microseconds of one call, launches included; 0 where it was refused."""
-        return self.estimate.time_us if self.estimate else 0.0
-
-
-HEADS = ("layer", "pass", "calls", "in the cube", "cycles", "us", "shares of elements", "mean relative error")
-
-
-def table(records: Sequence[Record]) -> str:
-    """Return the records as lines of text: costs of one call, errors of the last that was judged; the sum."""
-    rows = [HEADS, *(_row(record) for record in records)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if head in ("calls", "cycles", "us") else cell.ljust(width)
-            for head, cell, width in zip(HEADS, row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
-    passes = {
-        direction: sum(record.time_us for record in records if record.layer.direction == direction)
-        for direction in ("forward", "backward")
-    }
-    times = ", ".join(f"{direction} {time:.2f} us" for direction, time in passes.items())
-    return "\n".join([*lines, f"one call of each: {times}, launches included"])
-
-
-def _row(record: Record) -> tuple[str, ...]:
-    first = (record.layer.name, record.layer.direction, str(record.calls))
-    if record.estimate is None:
-        return (*first, "(torch)", "", "", "", f"refused: {record.refused}")
-    shares = [f"{name} {text}" for name, one in record.specials.items() if (text := str(one))]
-    if record.overflowed:
-        shares.append(f"float status: {', '.join(record.overflowed)}")
-    errors = ", ".join(map(_error, record.errors[-1] if record.errors else ()))
-    costs = record.estimate.compute_dtype, f"{record.cycles:,}", f"{record.time_us:.2f}"
-    return (*first, *costs, "; ".join(shares), errors)
-
-
-def _error(one: JudgedGradient) -> str:
-    """Return the error of a result in words; a mean over what an overflow left says nothing of the result."""
-    found = one.errors
-    if found.compared < found.count or found.overflow_share:
-        return f"{one.name} none (overflow)"
-    if one.cancels:
-        return f"{one.name} cancels (error {found.mean_of_terms:.1e} of its terms)"
-    return f"{one.name} {found.mere:.1e}"
-
-
 # HF32 is how the cube reads float32: no tensor is stored in it.
 OPERANDS = tuple(known for known in DTYPES if not known.name.startswith("hf32"))
 # What results have in common with torch's tensors, whatever is asked for.
@@ -478,35 +396,6 @@ class LayerPass:
         """The mask of the three gradients that are asked for."""
         grad_input, grad_weight, grad_bias = (name in self.results for name in GRADIENTS)
         return grad_input, grad_weight, grad_bias
-
-
-Filter = str | Sequence[str] | Callable[[LayerPass], bool] | None
-PerLayer = Mapping[str, Mapping[str, Any]]
-
-
-def checked_filter(chosen: Filter) -> Filter:
-    """Return a filter as patterns, a function, or None.
-
-    Raises   ConfigError for anything else
-    """
-    if chosen is None or callable(chosen):
-        return chosen
-    patterns = (chosen,) if isinstance(chosen, str) else chosen
-    if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise ConfigError(
-            f"Simulation: layers is {shown(chosen)}; it must be a pattern of names, such as 'features.*', "
-            "several of them, or a function of a LayerPass"
-        )
-    return tuple(patterns)
-
-
-def wanted(layer: LayerPass, chosen: Filter) -> bool:
-    """Return whether a checked filter takes a layer; patterns are those of file names."""
-    if chosen is None:
-        return True
-    if callable(chosen):
-        return bool(chosen(layer))
-    return any(fnmatchcase(layer.name, pattern) for pattern in chosen)
 
 
 class LayerNames:

@@ -450,7 +450,7 @@ SIMULATED = each(simulated)
 TORCH = {
     "torch.autograd.convolution": each(convolved),
     "torch.dispatch.Simulation": SIMULATED,
-    "torch.passes.Record": SIMULATED,
+    "torch.ledger.Record": SIMULATED,
     **{f"torch.autograd.{kind}": [by_module(kind)] for kind in KINDS},
 }
 

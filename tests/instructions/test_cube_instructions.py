@@ -15,13 +15,13 @@ from ascendsim.errors import ProgramError
 from ascendsim.instructions.cube import (
     Im2col,
     Mmad,
-    PipeBarrier,
     Submatrix,
     TapRows,
     Transposed,
     Window,
     row_spans,
 )
+from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.movers import (
     CopyGmToL1,
     CopyL0cToUb,

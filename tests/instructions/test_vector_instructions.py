@@ -5,13 +5,12 @@ import pytest
 
 from ascendsim import load_profile
 from ascendsim.errors import UnsupportedError
-from ascendsim.instructions.elementwise import Binary, UbOperand, Unary, ub_cycles
+from ascendsim.instructions.elementwise import Binary, Cast, UbOperand, Unary, ub_cycles
 from ascendsim.instructions.relayout import Rearrange
 from ascendsim.instructions.vector import (
     Add,
     AddLanes,
     AddRows,
-    Cast,
     CopyGmToUb,
     CopyUbToGm,
     Fill,

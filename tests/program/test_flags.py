@@ -10,8 +10,14 @@ import pytest
 
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.instructions.cube import PipeBarrier
-from ascendsim.instructions.flags import BarrierAll, CrossCoreSetFlag, CrossCoreWaitFlag, SetFlag, WaitFlag
+from ascendsim.instructions.flags import (
+    BarrierAll,
+    CrossCoreSetFlag,
+    CrossCoreWaitFlag,
+    PipeBarrier,
+    SetFlag,
+    WaitFlag,
+)
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.checks import check_flags
 from ascendsim.program.flags import meetings, signal_of

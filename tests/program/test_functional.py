@@ -9,8 +9,9 @@ import pytest
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import Mmad, Submatrix
+from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
-from ascendsim.instructions.vector import Add, AddLanes, Cast, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.instructions.vector import Add, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase

@@ -9,8 +9,9 @@ import pytest
 from ascendsim.errors import CapacityError, ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import Mmad, Submatrix
+from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
-from ascendsim.instructions.vector import Cast, CopyGmToUb, CopyUbToGm
+from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase

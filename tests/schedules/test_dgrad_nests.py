@@ -7,7 +7,8 @@ import pytest
 
 from ascendsim import ConvProblem, Tiling, load_profile
 from ascendsim.errors import AscendSimError, ProgramError
-from ascendsim.instructions.cube import Im2col, Mmad, PipeBarrier, TapRows, round_up, spacing_needed
+from ascendsim.instructions.cube import Im2col, Mmad, TapRows, round_up, spacing_needed
+from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.movers import (
     CopyGmToL1,
     CopyL0cToUb,

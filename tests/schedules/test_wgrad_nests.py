@@ -15,12 +15,12 @@ from ascendsim.errors import AscendSimError
 from ascendsim.instructions.cube import (
     Im2col,
     Mmad,
-    PipeBarrier,
     Transposed,
     Window,
     round_up,
     spacing_needed,
 )
+from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.movers import (
     CopyGmToL1,
     CopyL0cToUb,

@@ -13,6 +13,7 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.cli import main
 from ascendsim.errors import AscendSimError
 from ascendsim.instructions.cube import Mmad
+from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import (
     CopyGmToL1,
     CopyL0cToUb,
@@ -26,7 +27,6 @@ from ascendsim.instructions.vector import (
     Add,
     AddLanes,
     AddRows,
-    Cast,
     CopyGmToUb,
     CopyUbToGm,
     Fill,

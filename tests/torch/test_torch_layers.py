@@ -159,7 +159,7 @@ LAYER = door.passes.LayerPass("features.0", "forward", None, ("float32", "float3
     ],
 )
 def test_a_filter_takes_patterns_of_names_or_a_function(chosen, taken):
-    assert door.passes.wanted(LAYER, door.passes.checked_filter(chosen)) is taken
+    assert door.dispatch.wanted(LAYER, door.dispatch.checked_filter(chosen)) is taken
 
 
 @pytest.mark.parametrize("chosen", [5, ["a", 5], {"a"}])

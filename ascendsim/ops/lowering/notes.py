@@ -31,7 +31,7 @@ def squeezed(gradient: str, through: str, asked: str) -> str:
 
 
 def product_notes(call: Call, gradient: str, schedule: Schedule) -> tuple[str, ...]:
-    """Return what a reader must know of the kernel that makes a gradient; "" for what does not apply."""
+    """Return the warnings about the kernel that makes a gradient; "" for one that does not apply."""
     return (
         _merges(call, gradient),
         _padded_rows(call, gradient),

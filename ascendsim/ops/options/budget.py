@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Tensors, their float32 carriers and layouts, gradients and float64 references: 13 was measured on large
 # layers, and too early a refusal is better than a machine that swaps.
 BYTES_PER_ELEMENT = 16
-# Of an estimate: nests, tables and what L2 is told of. 3 to 13 were measured; rounded up as above.
+# Of an estimate: nests, tables and the transfers listed for L2. 3 to 13 were measured; rounded up as above.
 BYTES_PER_INSTRUCTION = 16
 # Sizes alone may be so many times too low, 170 of groups; more of narrow layers (`_narrow`). A call that is
 # small even so is not counted. Nor is one of more than QUICKLY_CUT by its sizes where these are too many: to

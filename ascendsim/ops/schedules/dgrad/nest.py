@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from ascendsim.frozen import cached_property
-from ascendsim.instructions.cube import Im2col, Mmad, PipeBarrier, TapRows
+from ascendsim.instructions.cube import Im2col, Mmad, TapRows
+from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.ops.problems.orders import DgradOrder
 from ascendsim.ops.problems.products import DgradGemm

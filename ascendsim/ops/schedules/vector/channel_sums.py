@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ascendsim.instructions.cube import PipeBarrier, round_up
+from ascendsim.instructions.cube import round_up
+from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.vector import (
     FLOAT32_LANES,
     AddLanes,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.instructions.cube import PipeBarrier
-from ascendsim.instructions.vector import FLOAT32_LANES, Add, Cast, CopyGmToUb, CopyUbToGm, Fill
+from ascendsim.instructions.elementwise import Cast
+from ascendsim.instructions.flags import PipeBarrier
+from ascendsim.instructions.vector import FLOAT32_LANES, Add, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.plan import shares
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase

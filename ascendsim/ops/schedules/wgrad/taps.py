@@ -11,7 +11,8 @@ import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.instructions.cube import Im2col, Mmad, PipeBarrier, Window, round_up
+from ascendsim.instructions.cube import Im2col, Mmad, Window, round_up
+from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.movers import FillL1, LoadL0A, LoadL0B
 from ascendsim.ops.problems.sliding import Taps
 from ascendsim.ops.problems.strips import Lines, lines_read, tap_tile
