@@ -40,7 +40,7 @@ TESTS = {
     "ops/lowering/call": ("test_reference each_gradient", *GRAPH),
     "ops/lowering": GRAPH,
     "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan_errors"),
-    "ops/tiling/vendor/library": (
+    "ops/tiling/vendor/arch22/library": (
         "test_library_wgrad",
         "test_library_tilings",
         "test_plan_errors",
@@ -49,6 +49,7 @@ TESTS = {
     "ops/tiling/vendor/matmul": ("test_matmul_plans", "test_matmul_cycles"),
     "ops/tiling/request": ("test_group_merge", "test_vendor_plans", "test_merged_layouts"),
     "ops/tiling/vendor/operators": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
+    "ops/tiling/vendor/nest_plans": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
     "ops/tiling/vendor/names": (
         "test_plan_files",
         "test_plan_entries",

@@ -16,7 +16,8 @@ from ascendsim.ops.lowering.call import INPUTS, Call
 from ascendsim.ops.options.keywords import CallOptions, Keywords, TbcOptions
 from ascendsim.ops.problems.convolution import filling_groups
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.ops.tiling.vendor.operators import operator_plan, operator_workspace, product_tiling
+from ascendsim.ops.tiling.vendor.operators import operator_plan, product_tiling
+from ascendsim.ops.tiling.vendor.workspace import operator_workspace
 from ascendsim.profile import is_file_name
 from ascendsim.rules import ConvolutionBackwardCall, ConvTbcBackwardCall, Decision, resolve
 from ascendsim.rules.typed import CHECK, typed

@@ -17,9 +17,10 @@ from ascendsim.errors import ProgramError
 from ascendsim.frozen import cached_property
 from ascendsim.program import walk as w
 from ascendsim.program.flags import bound, require_flag, signal_of
-from ascendsim.program.instruction import HAZARDS, Derived, Instruction, Waits, derive
+from ascendsim.program.instruction import Instruction
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import HOME, VECTOR_CORES, Post, Reserved, Slot, core_of, pipe_on
+from ascendsim.program.waits import HAZARDS, Derived, Waits, derive
 from ascendsim.program.walk import unmixed
 
 if TYPE_CHECKING:

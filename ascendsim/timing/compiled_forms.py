@@ -16,11 +16,12 @@ import numpy as np
 from ascendsim.errors import ProgramError
 from ascendsim.frozen import cached_property
 from ascendsim.program import walk as w
-from ascendsim.program.instruction import PIPES, Instruction, Traffic, ordering
+from ascendsim.program.instruction import PIPES, Instruction, Traffic
 from ascendsim.program.kernel import Core
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import HOME, VECTOR_CORES, Slot
 from ascendsim.program.program import NestProgram, Program, walk_memory
+from ascendsim.program.waits import ordering
 from ascendsim.program.walk import SLOT_BITS
 from ascendsim.timing import compiled_flows as f
 from ascendsim.timing.l2.phase import L2Outcome, comparable, next_place

@@ -28,11 +28,11 @@ from ascendsim.ops.problems.orders import Clusters, WinogradOrder
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import execute
 from ascendsim.profile import load_profile
-from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import NestProgram, ProgramBuilder
+from ascendsim.program.waits import HAZARDS
 from ascendsim.program.walk import Axis, alike
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals as arrival_order

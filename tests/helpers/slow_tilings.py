@@ -332,8 +332,8 @@ def _slices_in_l1(gemm, profile, block, base_k, box):
 
 
 # --- The library's search for 2-D plans of grad_input, slow and plain: one base block after another. ---
-# What `ops/tiling/vendor/library` does with whole arrays; both must find the same blocks, of equal ones
-# too.
+# What `ops/tiling/vendor/arch22/library` does with whole arrays; both must find the same blocks, of equal
+# ones too.
 
 
 def best_dgrad_tiles(gemm, profile, m_all, n_all):

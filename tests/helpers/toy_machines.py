@@ -12,10 +12,11 @@ from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.results import KernelResult, Retimed
 from ascendsim.profile import Figure, Profile, list_products, load_profile, profile_from_tree
 from ascendsim.profile.memory import Cores, LinkFigures
-from ascendsim.program.instruction import Cost, Derived, Traffic
+from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
 from ascendsim.program.program import Program, ProgramBuilder
+from ascendsim.program.waits import Derived
 from ascendsim.studies.sweep import Sweep
 from ascendsim.timing.timeline import CoreTimeline, PhaseTimeline, Timeline, times_of
 

@@ -17,7 +17,7 @@ from ascendsim.ops.problems.folded import kernel_problem
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.tiling.search.costs import Rates, SearchCosts
-from ascendsim.ops.tiling.vendor.library_dgrad import _best_tiles, _dgrad_grids, library_dgrad
+from ascendsim.ops.tiling.vendor.arch22.library_dgrad import _best_tiles, _dgrad_grids, library_dgrad
 from ascendsim.profile import load_profile
 from ascendsim.validate.compare import bounds_of
 from ascendsim.validate.kernels import active_us

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, load_profile
-from ascendsim.ops.tiling.vendor.layer import LayerSizes, Machine
-from ascendsim.ops.tiling.vendor.library import LibraryGrid, _factors, _grids, _moved, _share, library
-from ascendsim.ops.tiling.vendor.library_tiles import (
+from ascendsim.ops.tiling.vendor.arch22.library import LibraryGrid, _factors, _grids, _moved, _share, library
+from ascendsim.ops.tiling.vendor.arch22.library_tiles import (
     LibraryCosts,
     LibraryShare,
     LibrarySizes,
@@ -17,6 +16,7 @@ from ascendsim.ops.tiling.vendor.library_tiles import (
     lines,
     tiles,
 )
+from ascendsim.ops.tiling.vendor.layer import LayerSizes, Machine
 from tests.helpers.outside_records import differences, layer_of, machine_of, records, vectors, vectors_2d
 from tests.helpers.slow_tilings import ARCH22, base, layer, rows, square
 

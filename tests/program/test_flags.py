@@ -21,12 +21,12 @@ from ascendsim.instructions.flags import (
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.checks import check_flags
 from ascendsim.program.flags import meetings, signal_of
-from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import ProgramBuilder, program_of
 from ascendsim.program.races import clocks, needed, unordered
+from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import measure_kernel, time_kernel
 from tests.helpers.oracles_timing import unfolded_spans
 from tests.program.test_functional import MATH, TOY

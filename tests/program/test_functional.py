@@ -13,10 +13,10 @@ from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import Add, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
-from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_empty
 from ascendsim.program.program import ProgramBuilder
+from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals
 from tests.helpers.oracles_timing import check_gm

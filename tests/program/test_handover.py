@@ -13,11 +13,11 @@ from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
-from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import NestProgram, ProgramBuilder
+from ascendsim.program.waits import HAZARDS
 from ascendsim.timing import kernel as door
 from ascendsim.timing.critical_path import critical_path
 from ascendsim.timing.timeline import arrivals

@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 
 from ascendsim.errors import CapacityError, ProgramError, UnsupportedError
-from ascendsim.program.instruction import HAZARDS, Command, SlotOntoSlot, SlotToSlot, ToSlot, Traffic, Waits
+from ascendsim.program.instruction import Command, SlotOntoSlot, SlotToSlot, ToSlot, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Kernel, Phase
 from ascendsim.program.places import GmTensor, Slot
 from ascendsim.program.program import Program, ProgramBuilder
+from ascendsim.program.waits import HAZARDS, Waits
 from ascendsim.timing import kernel as door
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.toy_machines import Fake, FakeProfile, kernel, program, toy_split, toy_unified

@@ -29,7 +29,7 @@ from ascendsim.ops.plan import shares
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.schedules import Axis, Dgrad, DgradTiles, Nest, NestProgram, Writeback
 from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
-from ascendsim.program.instruction import HAZARDS
+from ascendsim.program.waits import HAZARDS
 from ascendsim.report.document import plan_entry
 from ascendsim.timing.kernel import time_kernel
 from tests.helpers.conv_cases import assert_same_bits, call_of, run, tensors_of

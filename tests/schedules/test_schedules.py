@@ -15,7 +15,7 @@ from ascendsim.instructions.cube import spacing_needed
 from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import load_profile
-from ascendsim.program.instruction import HAZARDS
+from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.validate.primitives import infer_window
 from tests.helpers.conv_cases import (

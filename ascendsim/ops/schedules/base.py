@@ -15,10 +15,10 @@ from ascendsim.numerics.accumulation import MathSettings
 from ascendsim.ops.plan import WHOLE, Tiling, require_obeyed
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.profile import Profile
-from ascendsim.program.instruction import HAZARDS
 from ascendsim.program.kernel import Core, CoreWork, Deferred, Phase
 from ascendsim.program.places import GmTensor
 from ascendsim.program.program import NestProgram, Program
+from ascendsim.program.waits import HAZARDS
 
 if TYPE_CHECKING:
     pass

@@ -16,8 +16,8 @@ import numpy as np
 from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.tiling.search.costs import Rates, SearchCosts
+from ascendsim.ops.tiling.vendor.arch22.library_tiles import FRACTAL_BYTES, RESULT_BYTES, divisors_up_to
 from ascendsim.ops.tiling.vendor.layer import FRACTAL
-from ascendsim.ops.tiling.vendor.library_tiles import FRACTAL_BYTES, RESULT_BYTES, divisors_up_to
 from ascendsim.profile import Profile
 
 if TYPE_CHECKING:

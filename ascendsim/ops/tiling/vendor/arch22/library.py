@@ -16,8 +16,7 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from ascendsim.instructions.cube import round_up
-from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, ceil_div
-from ascendsim.ops.tiling.vendor.library_tiles import (
+from ascendsim.ops.tiling.vendor.arch22.library_tiles import (
     LibraryShare,
     LibrarySizes,
     LibraryTile,
@@ -28,6 +27,7 @@ from ascendsim.ops.tiling.vendor.library_tiles import (
     lines,
     tiles,
 )
+from ascendsim.ops.tiling.vendor.layer import FRACTAL, LayerSizes, Machine, VendorPlan, ceil_div
 
 # An axis is rich in divisors if one of these has more than so many itself; shorter axes are as they are.
 RICH, SHORT = 4, 16
