@@ -62,6 +62,8 @@ def read_pto(
     traces = [Trace(function, arguments or {}, block, count) for block in range(count)]
     everything = [done for trace in traces for done in trace.done]
     kind = _kind(everything)
+    if not any(_stores(done) for done in everything):
+        function.place.refuse(f"{function.name} writes nothing to GM", "add a pto.tstore")
     tensors = _SeenTensors(traces)
     products = [made for made in everything if made.statement.word.lower().startswith("pto.tmatmul")]
     math, dtype = MathSettings(AccumulationModel("exact"), overflow=vector_overflow(profile, "float16")), ""
@@ -167,7 +169,8 @@ class _Block:
             try:
                 self._builder.add(made)
             except ProgramError as error:
-                done.refuse(f"makes {error}", "write it before it is read, and take flags that there are")
+                what, _, do = re.sub(r"^instruction \d+ \(\w+\) ", "", str(error)).partition("; ")
+                done.refuse(what, do or "load it, or compute it, before")
             self.made.append(made)
             lines.append(done.statement.place.line)
         try:

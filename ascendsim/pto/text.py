@@ -113,11 +113,12 @@ class Statement:
 
 
 class Function(NamedTuple):
-    """A function: its name, its arguments with their types, and its statements."""
+    """A function: its name, its arguments with their types, its statements, and where it begins."""
 
     name: str
     arguments: tuple[tuple[str, Type], ...]
     body: tuple[Statement, ...]
+    place: Place
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -269,7 +270,7 @@ class _StatementReader:
         if self._took("attributes"):
             self._braced()
         self._expect("{", "func.func")
-        name = self._take("func").text
+        name = self._take("func")
         arguments: list[tuple[str, Type]] = []
         self._expect("(")
         while not self._took(")"):
@@ -285,7 +286,7 @@ class _StatementReader:
         if not self._took("}"):
             self._wrong("the end of the module, which has one function here,")
         self._take("end")
-        return Function(name[1:], tuple(arguments), body)
+        return Function(name.text[1:], tuple(arguments), body, name.place)
 
     def _block(self) -> tuple[Statement, ...]:
         self._expect("{")
