@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import ConfigError, ProgramError, shown, whole
+from ascendsim.errors import ConfigError, ProgramError, refusal, shown, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
@@ -20,6 +20,7 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import name_of, run_graph
 from ascendsim.ops.schedules.base import schedule_named
+from ascendsim.profile import Profile, load_profile
 from ascendsim.program.flags import meetings, signal_of
 from ascendsim.program.instruction import shaped
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.profile import Profile
     from ascendsim.program.instruction import Cost
     from ascendsim.program.kernel import Kernel
     from ascendsim.program.program import Program
@@ -206,7 +206,7 @@ class Superfluous:
 class FlagCheck:
     """The findings about the flags of a program.
 
-    flagged      whether it has flags; one without is ordered by its tiles here
+    flagged      whether it has flags, or a BarrierAll; one without is ordered by its tiles here
     races        pairs of instructions that share a tile, elements of GM or a flag, in no order, in words;
                  of a program without flags those that a device would not order
     superfluous  what can be left out, all of it together; nothing while there are races
@@ -237,7 +237,7 @@ class FlagCheck:
             )
         said += [f"race: {line}" for line in self.races[:SHOWN]]
         if len(self.races) > SHOWN:
-            said.append(f"and {len(self.races) - SHOWN} races more")
+            said.append(f"and {len(self.races) - SHOWN} more")
         said += [f"superfluous: {own}" for own in self.superfluous]
         if self.races and self.syncs:
             said.append("while there are races nothing is called superfluous: what mends them may need it")
@@ -253,21 +253,29 @@ class FlagCheck:
 
 
 def check_flags(
-    program: Program, profile: Profile, core: str = "vector", *, most: int = MOST_TRIED
+    program: Program, profile: Profile | str, core: str = "vector", *, most: int = MOST_TRIED
 ) -> FlagCheck:
     """Return the races of a program with flags, its superfluous flags and barriers, and their cost.
 
     program  as `ProgramBuilder.build()` returns it, which has refused a deadlock already
+    profile  a loaded Profile, or the name of a product
     core     the kind of core that it runs on: "cube" or "vector"
     most     waits and barriers that are tried, where there is no race
 
     Races    are those under flags alone, also where the program has none
-    Raises   ProgramError as the engines do
+    Raises   ConfigError for another argument, ProgramError as the engines do
     """
+    profile = profile if isinstance(profile, Profile) else load_profile(profile)
+    if not isinstance(program, Program):
+        raise refusal("check_flags: program", program, "what ProgramBuilder.build() returns")
+    if not isinstance(core, str) or core not in ("cube", "vector"):
+        raise refusal("check_flags: core", core, "cube or vector")
+    if (count := whole(most)) is None or count < 0:
+        raise refusal("check_flags: most", most, "a whole number from 0 on")
     flagged, syncs = program.own_slots >= 0, _syncs(program)
     strict = _without(program, (), profile, by_flags=True)
     races = unordered(strict)
-    tried = [] if races else syncs[:most]
+    tried = [] if races else syncs[:count]
 
     def cycles_without(own: Iterable[tuple[int, ...]], by_flags: bool) -> int:
         return _program_cycles(_without(program, chain(*own), profile, by_flags), profile, core)
@@ -346,7 +354,9 @@ def _without(program: Program, dropped: Iterable[int], profile: Profile, by_flag
 
 
 def _program_cycles(program: Program, profile: Profile, core: str) -> int:
-    """Return the cycles of a program on one core."""
+    """Return the cycles of a program on one core; one of flags alone has nothing left without them."""
+    if not program.instructions:
+        return 0
     tensors = {made.gm.tensor.name: made.gm.tensor for made in program.instructions if made.gm is not None}
     work = CoreWork(Core(core, 0), 0, lambda: program, program.cores - 1)
     math = MathSettings(AccumulationModel("exact"))

@@ -324,7 +324,7 @@ class _StatementReader:
         if word in ("return", "func.return"):
             return Statement(place, "return")
         if word not in MAKERS and not word.lower().startswith("pto.t"):
-            place.refuse(f"{word} is read", "it is not in the subset of docs/from_ascendc.md")
+            place.refuse(f"{word} is not in the subset", "docs/from_ascendc.md has what is")
         return self._operation(place, word, result)
 
     def _arithmetic(self, place: Place, word: str, result: str) -> Statement:
@@ -348,7 +348,7 @@ class _StatementReader:
                 place, word, args=args, body=body, orelse=self._block() if self._took("else") else ()
             )
         if word != "scf.for":
-            place.refuse(f"{word} is read", "of scf the subset has for and if")
+            place.refuse(f"{word} is not in the subset", "of scf it has for and if")
         counter = self._take("value").text
         bounds = []
         for before in ("=", "to", "step"):
