@@ -183,7 +183,9 @@ class Trace:
         if word == "cmpi":
             [of] = own.key("of")
             if of not in _COMPARED:
-                own.place.refuse(f"arith.cmpi {of} is not in the subset", f"it compares {', '.join(_COMPARED)}")
+                own.place.refuse(
+                    f"arith.cmpi {of} is not in the subset", f"it compares {', '.join(_COMPARED)}"
+                )
             return int(_COMPARED[of](a, b))
         if b == 0 and word[:3] in ("div", "rem"):
             own.place.refuse(f"{own.word} divides by 0", "divide by another number")
