@@ -270,7 +270,7 @@ def test_a_window_of_a_tile_is_multiplied():
             "vadd",
             "pto.tadd ins(%a,",
             "pto.tadd ins(%s,",
-            r"column 7: pto.tadd reads UB:s\(4096 B\), which nothing has written; load it, or compute it, before",
+            r"pto.tadd reads UB:s\(4096 B\), which nothing has written; load it, or compute it, before",
         ),
         ("vadd", "%a, %b :", "%a :", r"pto.tadd reads UB; in the subset it reads UB UB"),
         (
