@@ -21,7 +21,7 @@ from ascendsim.errors import (
 )
 
 if TYPE_CHECKING:
-    from ascendsim.ops.checks import check_schedule
+    from ascendsim.ops.checks import check_flags, check_schedule
     from ascendsim.ops.convolution_backward import conv_tbc_backward, convolution_backward, estimate
     from ascendsim.ops.layers import estimate_layer, product_backward
     from ascendsim.ops.many import Item, estimate_many
@@ -61,6 +61,7 @@ __all__ = [
     "Tiling",
     "UnsupportedError",
     "WorkerError",
+    "check_flags",
     "check_schedule",
     "conv_tbc_backward",
     "convolution_backward",
@@ -87,6 +88,7 @@ _HOMES = {
     "Plan": "ascendsim.ops.plan",
     "Schedule": "ascendsim.ops.schedules.base",
     "Tiling": "ascendsim.ops.plan",
+    "check_flags": "ascendsim.ops.checks",
     "check_schedule": "ascendsim.ops.checks",
     "conv_tbc_backward": "ascendsim.ops.convolution_backward",
     "convolution_backward": "ascendsim.ops.convolution_backward",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.errors import ConfigError, ProgramError, shown, whole
+from ascendsim.errors import ConfigError, ProgramError, refusal, shown, whole
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS
@@ -19,23 +20,21 @@ from ascendsim.ops.plan import Plan
 from ascendsim.ops.reference.call import reference_gradients
 from ascendsim.ops.running import name_of, run_graph
 from ascendsim.ops.schedules.base import schedule_named
+from ascendsim.profile import Profile, load_profile
 from ascendsim.program.flags import meetings, signal_of
 from ascendsim.program.instruction import shaped
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import HOME, Post
 from ascendsim.program.program import NestProgram, Program, program_of
-from ascendsim.program.races import Pair, race, unordered
+from ascendsim.program.races import race, unordered
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.l2 import WARM
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
     import numpy as np
     from numpy.typing import NDArray
 
     from ascendsim.ops.problems.convolution import ConvProblem
-    from ascendsim.profile import Profile
     from ascendsim.program.instruction import Cost
     from ascendsim.program.kernel import Kernel
     from ascendsim.program.program import Program
@@ -207,73 +206,116 @@ class Superfluous:
 class FlagCheck:
     """The findings about the flags of a program.
 
-    races        pairs of instructions that share a tile, elements of GM or a flag, in no order, in words
-    superfluous  what can be left out, all of it together
+    flagged      whether it has flags, or a BarrierAll; one without is ordered by its tiles here
+    races        pairs of instructions that share a tile, elements of GM or a flag, in no order, in words;
+                 of a program without flags those that a device would not order
+    superfluous  what can be left out, all of it together; nothing while there are races
     cycles       of the program as it is, without launch and entry; `lean_cycles` without what is superfluous
     slot_cycles  without any flag or barrier, under the waits that follow from its slots
+    entry_cycles those of the entry, which `measure_kernel` counts too
     tried, syncs how many of its waits and barriers were tried, and how many it has
     """
 
+    flagged: bool
     races: tuple[str, ...]
     superfluous: tuple[Superfluous, ...]
     cycles: int
     lean_cycles: int
     slot_cycles: int
+    entry_cycles: int
     tried: int
     syncs: int
 
     def __str__(self) -> str:
-        said = [f"race: {line}" for line in self.races[:SHOWN]] or ["no race"]
+        said = [] if self.races or not self.flagged else ["no race"]
+        if not self.flagged:
+            count = len(self.races)
+            many = "nothing is" if not count else "1 pair is" if count == 1 else f"{count} pairs are"
+            said.append(
+                "the program has no flags and is ordered by its tiles here; on a device, where flags alone "
+                f"order pipes, {many} unordered"
+            )
+        said += [f"race: {line}" for line in self.races[:SHOWN]]
         if len(self.races) > SHOWN:
-            said.append(f"and {len(self.races) - SHOWN} races more")
+            said.append(f"and {len(self.races) - SHOWN} more")
         said += [f"superfluous: {own}" for own in self.superfluous]
-        if self.tried < self.syncs:
+        if self.races and self.syncs:
+            said.append("while there are races nothing is called superfluous: what mends them may need it")
+        elif self.tried < self.syncs:
             said.append(f"the first {self.tried} of {self.syncs} waits and barriers were tried")
+        lean = "" if self.races else f"{self.lean_cycles:,} without what is superfluous, "
         said.append(
-            f"{self.cycles:,} cycles; {self.lean_cycles:,} without what is superfluous, {self.slot_cycles:,} "
-            "under the waits that follow from its slots"
+            f"{self.cycles:,} cycles; {lean}{self.slot_cycles:,} under the waits that follow from its slots; "
+            f"without launch and entry (`measure_kernel` counts the entry too, {self.entry_cycles:,} cycles)"
         )
         said.append("what a flag costs on the device is not published: one cycle each here, and flag_cycles")
         return "\n".join(said)
 
 
 def check_flags(
-    program: Program, profile: Profile, core: str = "vector", *, most: int = MOST_TRIED
+    program: Program, profile: Profile | str, core: str = "vector", *, most: int = MOST_TRIED
 ) -> FlagCheck:
     """Return the races of a program with flags, its superfluous flags and barriers, and their cost.
 
     program  as `ProgramBuilder.build()` returns it, which has refused a deadlock already
+    profile  a loaded Profile, or the name of a product
     core     the kind of core that it runs on: "cube" or "vector"
-    most     waits and barriers that are tried
+    most     waits and barriers that are tried, where there is no race
 
-    Raises   ProgramError as the engines do
+    Races    are those under flags alone, also where the program has none
+    Raises   ConfigError for another argument, ProgramError as the engines do
     """
-    races, syncs = unordered(program), _syncs(program)
-    known = _keys(races, range(len(program)))
-    dropped: set[int] = set()
-    found: dict[str, list[tuple[int, ...]]] = {}
-    for own in syncs[:most]:
-        lean, kept = _without(program, dropped | {*own}, profile)
-        if _keys(unordered(lean), kept) <= known:
-            found.setdefault(_what(program, own[-1]), []).append(own)
-            dropped |= {*own}
-    cycles = _program_cycles(program, profile, core)
+    profile = profile if isinstance(profile, Profile) else load_profile(profile)
+    if not isinstance(program, Program):
+        raise refusal("check_flags: program", program, "what ProgramBuilder.build() returns")
+    if not isinstance(core, str) or core not in ("cube", "vector"):
+        raise refusal("check_flags: core", core, "cube or vector")
+    if (count := whole(most)) is None or count < 0:
+        raise refusal("check_flags: most", most, "a whole number from 0 on")
+    flagged, syncs = program.own_slots >= 0, _syncs(program)
+    strict = _without(program, (), profile, by_flags=True)
+    races = unordered(strict)
+    tried = [] if races else syncs[:count]
 
-    def saved(own: Sequence[tuple[int, ...]]) -> int:
-        lean, _ = _without(program, {at for each in own for at in each}, profile)
-        return cycles - _program_cycles(lean, profile, core)
+    def cycles_without(own: Iterable[tuple[int, ...]], by_flags: bool) -> int:
+        return _program_cycles(_without(program, chain(*own), profile, by_flags), profile, core)
 
+    cycles = cycles_without((), flagged)
     of = Counter(_what(program, own[-1]) for own in syncs)
-    superfluous = [Superfluous(what, tuple(own), of[what], saved(own)) for what, own in found.items()]
+    slower: set[str] = set()
+    while True:
+        found = _unneeded(program, profile, [own for own in tried if _what(program, own[-1]) not in slower])
+        saved = {what: cycles - cycles_without(own, flagged) for what, own in found.items()}
+        # To leave it out would cost cycles, so it stays, and what it orders for others stays with it.
+        worse = {what for what, gain in saved.items() if gain < 0}
+        if not worse:
+            break
+        slower |= worse
     return FlagCheck(
-        tuple(race(pair, program) for pair in races),
-        tuple(superfluous),
+        flagged,
+        tuple(race(pair, strict) for pair in races),
+        tuple(Superfluous(what, tuple(own), of[what], saved[what]) for what, own in found.items()),
         cycles,
-        cycles - saved([tuple(dropped)]),
-        cycles - saved(syncs),
-        min(most, len(syncs)),
+        cycles_without(chain(*found.values()), flagged),
+        cycles_without(syncs, by_flags=False),
+        profile.scalar.start_cycles,
+        len(tried),
         len(syncs),
     )
+
+
+def _unneeded(
+    program: Program, profile: Profile, syncs: Sequence[tuple[int, ...]]
+) -> dict[str, list[tuple[int, ...]]]:
+    """Return, by what they are, the waits and barriers without which nothing is unordered."""
+    dropped: list[int] = []
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for own in syncs:
+        # The last flag, too, is tried under the order of flags: without any, tiles would hide its loss.
+        if not unordered(_without(program, (*dropped, *own), profile, by_flags=True)):
+            found.setdefault(_what(program, own[-1]), []).append(own)
+            dropped += own
+    return found
 
 
 def _what(program: Program, at: int) -> str:
@@ -296,15 +338,10 @@ def _syncs(program: Program) -> list[tuple[int, ...]]:
     return barriers + sorted([(*each.sets, each.wait) for each in met])
 
 
-def _keys(races: Sequence[Pair], kept: Sequence[int]) -> set[tuple[int, int, str]]:
-    """Return races by the numbers of the instructions in the whole program."""
-    return {(kept[pair.first], kept[pair.second], pair.hazard) for pair in races}
-
-
-def _without(program: Program, dropped: AbstractSet[int], profile: Profile) -> tuple[Program, list[int]]:
-    """Return a program without some instructions, and the numbers of those that are kept."""
-    own = program.tile_slots
-    kept = [at for at in range(len(program)) if at not in dropped]
+def _without(program: Program, dropped: Iterable[int], profile: Profile, by_flags: bool) -> Program:
+    """Return a program without some instructions; `by_flags`: ordered by flags, even if none is left."""
+    own, gone = program.tile_slots, {*dropped}
+    kept = [at for at in range(len(program)) if at not in gone]
     posts = {}
     for number, at in enumerate(kept):
         post = program.posts.get(at, HOME)
@@ -313,11 +350,13 @@ def _without(program: Program, dropped: AbstractSet[int], profile: Profile) -> t
             posts[number] = Post(post.core, reads, writes)
     instructions = [program.instructions[at] for at in kept]
     of = program.slots[:own], program.buffer_bytes, program.hazards
-    return program_of(instructions, *of, posts, profile), kept
+    return program_of(instructions, *of, posts, profile, by_flags=by_flags)
 
 
 def _program_cycles(program: Program, profile: Profile, core: str) -> int:
-    """Return the cycles of a program on one core."""
+    """Return the cycles of a program on one core; one of flags alone has nothing left without them."""
+    if not program.instructions:
+        return 0
     tensors = {made.gm.tensor.name: made.gm.tensor for made in program.instructions if made.gm is not None}
     work = CoreWork(Core(core, 0), 0, lambda: program, program.cores - 1)
     math = MathSettings(AccumulationModel("exact"))

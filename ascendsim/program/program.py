@@ -433,12 +433,16 @@ def program_of(
     hazards: frozenset[str],
     posts: Mapping[int, Post],
     profile: Profile | None,
+    *,
+    by_flags: bool = False,
 ) -> Program:
     """Return the program of some instructions: one that has flags of its own is ordered by them alone.
 
+    `by_flags` says that one without any is ordered as if it had some: its tiles order nothing.
+
     Raises   ProgramError for flags that do not meet, and for a deadlock
     """
-    if not any(signal_of(made) for made in instructions):
+    if not by_flags and not any(signal_of(made) for made in instructions):
         return Program(instructions, slots, buffer_bytes, hazards, posts=posts, profile=profile)
     full, own = bound(instructions, posts, slots)
     return Program(instructions, full, buffer_bytes, hazards, None, own, profile, len(slots))

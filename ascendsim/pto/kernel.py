@@ -66,6 +66,8 @@ def read_pto(
     products = [made for made in everything if made.statement.word.lower().startswith("pto.tmatmul")]
     math, dtype = MathSettings(AccumulationModel("exact"), overflow=vector_overflow(profile, "float16")), ""
     builders = [_Block(profile, tensors, trace) for trace in traces]
+    if not any(_stores(done) for done in everything):
+        function.place.refuse(f"{function.name} has no result: nothing goes to GM", "add a pto.tstore")
     if products:
         dtype = _only([(made, made.reads[-1].dtype) for made in products], "multiplies")
         model = AccumulationModel.parse(profile.accumulation[dtype])
@@ -167,7 +169,8 @@ class _Block:
             try:
                 self._builder.add(made)
             except ProgramError as error:
-                done.refuse(f"makes {error}", "write it before it is read, and take flags that there are")
+                what, _, do = re.sub(r"^instruction \d+ \(\w+\) ", "", str(error)).partition("; ")
+                done.refuse(what, do or "load it, or compute it, before")
             self.made.append(made)
             lines.append(done.statement.place.line)
         try:
@@ -208,7 +211,7 @@ class _Block:
         if word in _SIGNALS:
             return _signal(word, done)
         if word not in OPERATIONS:
-            done.refuse("is read", f"the subset has {', '.join(OPERATIONS)}, {', '.join(_SIGNALS)}")
+            done.refuse("is not in the subset", f"it has {', '.join(OPERATIONS)}, {', '.join(_SIGNALS)}")
         known = OPERATIONS[word]
         if done.statement.keys and word != "tcvt":
             names = ", ".join(key for key, _ in done.statement.keys)
@@ -327,8 +330,8 @@ class _Block:
         if any(not words[-1].endswith("RINT") for _, words in done.statement.keys):
             done.refuse(f"rounds by {done.statement.keys[0][1]}", "in the subset it rounds by CAST_RINT")
         _require_same(done, (tile.rows, tile.columns, target.dtype), target)
-        widest = 4 if "float32" in (tile.dtype, target.dtype) else 2
-        return Cast(self.slot(target), self.slot(tile), target.dtype, target.rows * target.columns, widest)
+        of_each = 4 if tile.dtype == "float32" else 2
+        return Cast(self.slot(target), self.slot(tile), target.dtype, target.rows * target.columns, of_each)
 
 
 def _place_of(own: Any) -> str:

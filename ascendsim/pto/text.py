@@ -113,11 +113,12 @@ class Statement:
 
 
 class Function(NamedTuple):
-    """A function: its name, its arguments with their types, and its statements."""
+    """A function: its name, its arguments with their types, its statements, and where it begins."""
 
     name: str
     arguments: tuple[tuple[str, Type], ...]
     body: tuple[Statement, ...]
+    place: Place
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -269,7 +270,7 @@ class _StatementReader:
         if self._took("attributes"):
             self._braced()
         self._expect("{", "func.func")
-        name = self._take("func").text
+        name = self._take("func")
         arguments: list[tuple[str, Type]] = []
         self._expect("(")
         while not self._took(")"):
@@ -285,7 +286,7 @@ class _StatementReader:
         if not self._took("}"):
             self._wrong("the end of the module, which has one function here,")
         self._take("end")
-        return Function(name[1:], tuple(arguments), body)
+        return Function(name.text[1:], tuple(arguments), body, name.place)
 
     def _block(self) -> tuple[Statement, ...]:
         self._expect("{")
@@ -323,7 +324,7 @@ class _StatementReader:
         if word in ("return", "func.return"):
             return Statement(place, "return")
         if word not in MAKERS and not word.lower().startswith("pto.t"):
-            place.refuse(f"{word} is read", "it is not in the subset of docs/from_ascendc.md")
+            place.refuse(f"{word} is not in the subset", "docs/from_ascendc.md has what is")
         return self._operation(place, word, result)
 
     def _arithmetic(self, place: Place, word: str, result: str) -> Statement:
@@ -347,7 +348,7 @@ class _StatementReader:
                 place, word, args=args, body=body, orelse=self._block() if self._took("else") else ()
             )
         if word != "scf.for":
-            place.refuse(f"{word} is read", "of scf the subset has for and if")
+            place.refuse(f"{word} is not in the subset", "of scf it has for and if")
         counter = self._take("value").text
         bounds = []
         for before in ("=", "to", "step"):

@@ -171,8 +171,9 @@ class Trace:
             try:
                 return float(text) if own.type.name in FORMATS else int(text, 0)
             except ValueError:
+                kind = own.type.name or "no type"
                 own.place.refuse(
-                    f"a constant {text} of {own.type.name or 'no type'} is read", "write 1 or 1.0 : f32"
+                    f"a constant {text} of {kind} is not in the subset", "write 1 : index, or 1.0 : f32"
                 )
         if word == "index_cast":
             return self._number(own, own.args[0])
@@ -182,7 +183,9 @@ class Trace:
         if word == "cmpi":
             [of] = own.key("of")
             if of not in _COMPARED:
-                own.place.refuse(f"arith.cmpi {of} is read", f"it compares {', '.join(_COMPARED)}")
+                own.place.refuse(
+                    f"arith.cmpi {of} is not in the subset", f"it compares {', '.join(_COMPARED)}"
+                )
             return int(_COMPARED[of](a, b))
         if b == 0 and word[:3] in ("div", "rem"):
             own.place.refuse(f"{own.word} divides by 0", "divide by another number")

@@ -62,6 +62,7 @@ def measure_kernel(
 ) -> KernelTimes:
     """Return where the cycles of a kernel went: as `time_kernel`, without spans.
 
+    Its cycles are those of the device: the entry (`scalar.start_cycles`) is among them, the launch is not.
     A kernel of at most `stop_above` cycles is timed as without a bound. Of a longer one the compiled engine
     stops on its way, as soon as something is under way after that cycle; SimPy says so at the end. Phases
     that are known `alone`, by their numbers, the compiled one does not run again.

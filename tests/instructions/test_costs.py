@@ -476,8 +476,8 @@ def test_the_page_for_kernel_writers_names_each_of_them():
     page = (Path(__file__).parents[2] / "docs" / "from_ascendc.md").read_text()
     rows = page.partition("## The instructions")[2].partition("\n## ")[0]
     ours = "".join(line.split("|")[2] for line in rows.splitlines() if "|" in line)
-    named = set(re.findall(r"`(\w+)`", ours))
-    assert named == set(CLASSES)
+    named = {f"ascendsim.instructions.{name}" for name in re.findall(r"`(\w+\.[A-Z]\w+)`", ours)}
+    assert named == {f"{kind.__module__}.{name}" for name, kind in CLASSES.items()}
 
 
 @pytest.mark.parametrize("name", CLASSES)

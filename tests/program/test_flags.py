@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ascendsim.errors import ProgramError
+from ascendsim import check_flags
+from ascendsim.errors import ConfigError, ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.flags import (
     BarrierAll,
@@ -19,7 +20,6 @@ from ascendsim.instructions.flags import (
     WaitFlag,
 )
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm, Fill
-from ascendsim.ops.checks import check_flags
 from ascendsim.program.flags import meetings, signal_of
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
@@ -212,6 +212,71 @@ def test_a_superfluous_barrier_is_told_with_what_it_costs():
     assert len(barrier.places) == barrier.of == 4
     assert barrier.cycles == found.cycles - plain.cycles > 100
     assert f"superfluous: all 4 BarrierAll of V (at 6, 16, 26, 36): {barrier.cycles} cycles" in str(found)
+
+
+def test_a_flag_that_is_needed_is_not_superfluous_if_it_is_the_only_one():
+    """Without it the program has none, and its tiles would order it."""
+    b = ProgramBuilder(TOY)
+    (slot,) = b.slots("UB", 32, "row")
+    line = Gm(GmTensor.of("t", (8,), "float32", "output"), (slice(0, 8),))
+    flag = SetFlag("V", "MTE3", 0), WaitFlag("V", "MTE3", 0)
+    for each in (Fill(slot, (8,), 32), *flag, CopyUbToGm.of(line, slot)):
+        b.add(each)
+    found = check_flags(b.build(), TOY)
+    assert (found.races, found.superfluous, found.lean_cycles) == ((), (), found.cycles)
+    assert (found.tried, found.syncs) == (1, 1)
+
+
+def test_nothing_is_superfluous_while_there_are_races():
+    found = check_flags(EXAMPLE["doubled"](TOY_LARGE, barrier=True, forgets=("V", "MTE3")), TOY_LARGE)
+    assert found.races
+    assert (found.superfluous, found.tried, found.lean_cycles) == ((), 0, found.cycles)
+    assert "while there are races nothing is called superfluous" in str(found)
+
+
+def test_what_would_cost_cycles_to_leave_out_is_not_superfluous(monkeypatch):
+    """As if each instruction more saved ten cycles."""
+    monkeypatch.setattr("ascendsim.ops.checks._program_cycles", lambda program, *_: 9999 - 10 * len(program))
+    found = check_flags(EXAMPLE["doubled"](TOY_LARGE, barrier=True), TOY_LARGE)
+    assert (found.superfluous, found.lean_cycles, found.tried) == ((), found.cycles, found.syncs)
+
+
+def test_a_program_that_forgets_all_flags_is_said_to_race_on_a_device():
+    b = ProgramBuilder(TOY_LARGE)
+    b.ring("UB", 8192, "row", 2)
+    for each in EXAMPLE["doubled"](TOY_LARGE).instructions:
+        if signal_of(each) is None:
+            b.add(each)
+    found = check_flags(b.build(), TOY_LARGE)
+    words = str(found)
+    assert (found.flagged, found.syncs, found.cycles) == (False, 0, found.slot_cycles)
+    assert words.startswith("the program has no flags and is ordered by its tiles here; on a device")
+    assert f"{len(found.races)} pairs are unordered\nrace: instruction 0 (CopyGmToUb on MTE2) writes" in words
+    assert "no race" not in words
+
+
+def test_the_cycles_are_those_of_measure_kernel_without_the_entry():
+    program = EXAMPLE["doubled"](TOY_LARGE)
+    found = check_flags(program, "910B2")
+    assert measure_kernel(kernel_of(program), TOY_LARGE).cycles == found.cycles + found.entry_cycles
+    assert f"`measure_kernel` counts the entry too, {found.entry_cycles:,} cycles" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("a program", TOY), "program is 'a program'; it must be what ProgramBuilder.build"),
+        ((built([PipeBarrier("V")]), TOY, "both"), "core is 'both'; it must be cube or vector"),
+    ],
+)
+def test_odd_arguments_are_refused(given, words):
+    with pytest.raises(ConfigError, match=words):
+        check_flags(*given)
+
+
+def test_a_program_of_flags_alone_is_superfluous_whole():
+    found = check_flags(built([SetFlag("V", "MTE3", 0), WaitFlag("V", "MTE3", 0)]), TOY_LARGE)
+    assert (len(found.superfluous), found.lean_cycles) == (1, 0)
 
 
 def test_a_deadlock_is_told_with_its_circle():

@@ -194,6 +194,14 @@ def test_a_cast_rounds_to_even():
         read_pto(text.replace("RINT", "FLOOR"), PROFILE)
 
 
+@pytest.mark.parametrize("given", ["f16", "bf16"])
+def test_a_cast_widens(given):
+    """Small whole numbers are numbers of both formats."""
+    text = on_a_row("pto.tcvt ins(%a : <loc=vec>) outs(%z : <loc=vec>)", dtype=given)
+    [x] = EXAMPLE["drawn"]((1, 64))
+    assert np.array_equal(run(read_pto(text, PROFILE), x), x)
+
+
 def test_a_window_of_a_tile_is_multiplied():
     """Windows of rows and of columns, of tiles by rows and by columns; without flags and sections."""
     mat = "!pto.tile_buf<loc={}, dtype=f16, rows={}, cols={}, blayout=col_major, slayout=row_major>"
@@ -232,15 +240,38 @@ def test_a_window_of_a_tile_is_multiplied():
             "vadd",
             "pto.tadd ",
             "pto.tprelu ",
-            r"line 20, column 7: pto.tprelu is read; the subset has tload, tstore",
+            r"line 20, column 7: pto.tprelu is not in the subset; it has tload, tstore",
         ),
         (
             "vadd",
             "pto.tadd ",
             "vector.add ",
-            r"line 20, column 7: vector.add is read; it is not in the subset",
+            r"line 20, column 7: vector.add is not in the subset; docs/",
         ),
-        ("vadd", "pto.tadd ", "pto.barrier_sync ", r"line 20, column 7: pto.barrier_sync is read"),
+        (
+            "vadd",
+            "pto.tadd ",
+            "pto.barrier_sync ",
+            r"line 20, column 7: pto.barrier_sync is not in the subset",
+        ),
+        (
+            "vadd",
+            "pto.tstore ins(%s : !pto.tile_buf<loc=vec, dtype=f32>) outs(%pz",
+            "pto.tload ins(%pz : !pto.tile_buf<loc=vec, dtype=f32>) outs(%s",
+            r"line 3, column 13: vadd has no result: nothing goes to GM; add a pto.tstore",
+        ),
+        (
+            "vadd",
+            "pto.tstore ins(%s : !pto.tile_buf<loc=vec, dtype=f32>) outs(%pz",
+            "pto.tstore ins(%pz : !pto.tile_buf<loc=vec, dtype=f32>) outs(%s",
+            r"line 21, column 7: pto.tstore reads GM; in the subset it reads UB or L0C",
+        ),
+        (
+            "vadd",
+            "pto.tadd ins(%a,",
+            "pto.tadd ins(%s,",
+            r"pto.tadd reads UB:s\(4096 B\), which nothing has written; load it, or compute it, before",
+        ),
         ("vadd", "%a, %b :", "%a :", r"pto.tadd reads UB; in the subset it reads UB UB"),
         (
             "vadd",
@@ -283,7 +314,7 @@ def test_a_window_of_a_tile_is_multiplied():
             "add",
             "scf.for %p = %c0 to %c2 step %c1",
             "scf.while %p = %c0 to %c2 step %c1",
-            "of scf the subset has for and if",
+            "scf.while is not in the subset; of scf it has for and if",
         ),
         ("add", "to %c2 step %c1", "to %c2 step %c0", "a loop has step 0; a step is 1 or more"),
         ("add", "divsi %first, %step", "divsi %first, %c0", "arith.divsi divides by 0"),

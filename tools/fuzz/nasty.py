@@ -12,7 +12,9 @@ import numpy as np
 import ascendsim
 from ascendsim import AscendSimError, ConvProblem, MatmulProblem, precision
 from ascendsim.aclnn import AclTensor, Out, aclCreateTensor, aclnnConvolutionBackward
+from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.ops.options.keywords import CallOptions, Keywords, ProductOptions, TbcOptions
+from ascendsim.program.program import ProgramBuilder
 from fuzz.judge import must
 from fuzz.odd import odd
 from fuzz.status import MOST_CHARACTERS, first_phase
@@ -36,6 +38,8 @@ CONVOLUTION = TENSORS | {
     "output_mask": (True, True, True),
     "cube_math_type": 0,
 }
+FLAGS = ProgramBuilder(ascendsim.load_profile("910B"))
+FLAGS.add(PipeBarrier("V"))
 # What each door must be given; the rest has defaults. A door that is not here gets odd values alone.
 NEEDED = {
     "convolution_backward": CONVOLUTION,
@@ -68,6 +72,7 @@ NEEDED = {
         "gradient": "grad_input",
         "profile": ascendsim.load_profile("910B"),
     },
+    "check_flags": {"program": FLAGS.build(), "profile": "910B"},
     "check_schedule": {"schedule": "dgrad", "problem": PROBLEM, "orders": 0},
     "read_plans": {"path": "plans.toml"},
     "spread": {"problem": PROBLEM, "tensors": TENSORS, "maths": [precision.Math()]},

@@ -434,7 +434,8 @@ def outcomes(accesses: Accesses, pushed: int = 0) -> PhaseOutcomes:
     known: dict[L2Outcome, int] = {HIT: 0}
     tensors = accesses.tensors.reshape(-1, c.TENSOR_ROW).tolist()
     numbers = []
-    for row in classes[:found].tolist():
+    # Without a transfer there may be no tensor, and all there is is a hit.
+    for row in classes[:found].tolist() if count else ():
         shares = tensors[row[c.C_TENSOR]]
         numbers.append(
             known.setdefault(Met(*row).outcome(shares[c.APART], shares[c.PARTS], part), len(known))
