@@ -74,7 +74,7 @@ def test_the_readme_is_short():
 def test_the_docs_are_short():
     """What needs more words than this says something twice, or what was tried and lost."""
     words = " ".join(path.read_text() for path in (ROOT / "docs").rglob("*.md")).split()
-    assert sum(bool(re.search(r"\w", word)) for word in words) <= 32_150
+    assert sum(bool(re.search(r"\w", word)) for word in words) <= 32_240
 
 
 def test_every_link_of_the_readme_leads_somewhere():
