@@ -69,7 +69,7 @@ def supply_of(profile: Profile) -> Supply | None:
         )
     nominal = int(figures["energy.nominal_mhz"].value)
     exponent = figures["energy.leakage_exponent"].value if "energy.leakage_exponent" in figures else 1
-    return Supply(mhz, nominal, *(volts_at(clock, volts) for clock in (mhz, nominal)), exponent)
+    return Supply(mhz, nominal, volts_at(mhz, volts), volts_at(nominal, volts), exponent)
 
 
 def volts_at(mhz: int, volts: Mapping[int, Fraction]) -> Fraction | None:
