@@ -13,6 +13,7 @@ from ascendsim.profile.schema import (
     INTEGER_DTYPES,
     MOST_CORES,
     TREE,
+    ByClock,
     Kind,
     child,
     children,
@@ -121,11 +122,24 @@ def _of_cores(tree: Tree) -> Iterator[str]:
         yield "queues.vector: missing; a split core has queues of its own on the vector side"
 
 
+def _of_energy(tree: Tree) -> Iterator[str]:
+    energy = tree.get("energy", {})
+    clocks, nominal = sorted(map(int, energy.get("voltage_v", ()))), _value(energy, "nominal_mhz")
+    # Nobody would know at which voltage the picojoules hold.
+    if clocks and (nominal is None or not clocks[0] <= nominal <= clocks[-1]):
+        got = "missing" if nominal is None else f"got {nominal}"
+        yield (
+            f"energy.nominal_mhz: {got}; expected the clock at which the figures of [energy] hold, one for "
+            f"which energy.voltage_v has a voltage: {clocks[0]} to {clocks[-1]} MHz"
+        )
+
+
 # Each rule with the tables that it reads.
 _RULES: tuple[tuple[frozenset[str], Callable[[Tree], Iterator[str]]], ...] = (
     (frozenset({"paths", "buffers", "queues"}), _of_paths),
     (frozenset({"cube", "accumulation"}), _of_rates),
     (frozenset({"core_structure", "cores", "queues"}), _of_cores),
+    (frozenset({"energy"}), _of_energy),
 )
 
 
@@ -157,7 +171,7 @@ def problems_of(node: Any, given: Any, place: tuple[str, ...] = ()) -> Iterator[
     elif not isinstance(given, dict):
         yield Problem(place, "wrong", given)
     else:
-        wanted = children(node)
+        wanted = children(node, given)
         for key, (entry, required) in wanted.items():
             if key in given:
                 yield from problems_of(entry, given[key], (*place, key))
@@ -367,6 +381,8 @@ def _speaks_of(tree: Any, location: tuple[str, ...]) -> bool:
 def _names(node: Any) -> tuple[str, ...]:
     if isinstance(node, Kind):
         return FIELDS
+    if isinstance(node, ByClock):
+        return ("whole MHz from 1 to 999999",)
     return tuple(children(node)) if node is not None else ()
 
 

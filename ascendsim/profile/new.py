@@ -33,6 +33,7 @@ UNITS = {
     "cycles": "cycles",
     "mhz": "MHz",
     "us": "microseconds",
+    "v": "V",
     "efficiency": "share",
     "share": "share",
 }
@@ -61,10 +62,11 @@ def new_product(like: str | None = None) -> str:
 def unit_of(path: str) -> str:
     """Return the unit of a figure, which its name or its table says; "" where it has none."""
     *tables, name = path.split(".")
-    for end, unit in UNITS.items():
-        if name == end or name.endswith(f"_{end}"):
-            return unit
-    return "cycles" if "cycles_per" in name or (tables and tables[-1].endswith("_cycles")) else ""
+    for said in (name, *tables[-1:]):
+        for end, unit in UNITS.items():
+            if said == end or said.endswith(f"_{end}"):
+                return unit
+    return "cycles" if "cycles_per" in name else ""
 
 
 def meaning_of(path: str) -> str:

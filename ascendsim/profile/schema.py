@@ -4,7 +4,8 @@ A figure is a table `{ value, source, confidence, range?, note?, fitted_on?, wit
 checks takes longer to import than every check of a command: `problems` has them in plain code.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 
@@ -27,6 +28,12 @@ class Each(NamedTuple):
 
     keys: tuple[str, ...]
     required: tuple[str, ...]
+    entry: Any
+
+
+class ByClock(NamedTuple):
+    """A table with the same entry under each of some clocks, whole megahertz, which the file chooses."""
+
     entry: Any
 
 
@@ -87,6 +94,7 @@ PATHS = (
     *("GM_L1", "GM_UB", "UB_GM", "L1_L0A", "L1_L0B", "L0C_GM", "L0C_UB", "L0C_L1"),
     *("L1_UB", "UB_L1", "L1_BT", "L1_FB", "L1_GM", "GM_L0A", "GM_L0B"),
 )
+CLOCK = "[1-9][0-9]{0,5}"  # in MHz, as a key
 # What a file says about itself, beside its figures.
 ABOUT_TEXTS = ("product", "series", "variant", "base", "default_variant", "evidence")
 ABOUT_TABLES = ("variants", "sources")
@@ -131,7 +139,7 @@ NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8")
 FORMATS = listed(", ".join(NARROW), word(*NARROW))
 TIES = word("RNE", "RNA", "RZ")
 # Energy of an event; levels of the memory, from memory to the cube.
-PICOJOULES = number(0, 10**9)
+PICOJOULES, VOLTS = number(0, 10**9), number(0.01, 100)
 LEVELS = ("memory", "L2", "L1", "L0A", "L0B", "L0C", "UB")
 # What one command of load3d makes: a whole matrix, or a line of its fractals.
 COVERS = ("matrix", "line")
@@ -252,6 +260,9 @@ TREE: dict[str, Any] = {
             "vector_pj_per_cycle": Maybe(PICOJOULES),
             "core_pj_per_cycle": Maybe(PICOJOULES),
             "leakage_pj_per_cycle": Maybe(PICOJOULES),
+            "nominal_mhz": Maybe(POSITIVE),
+            "leakage_exponent": Maybe(integer(0, 8)),
+            "voltage_v": Maybe(ByClock(VOLTS)),
         }
     ),
     "accumulation": Each(CUBE_DTYPES, ("float16",), word()),
@@ -272,8 +283,14 @@ TREE: dict[str, Any] = {
 }
 
 
-def children(node: Any) -> dict[str, tuple[Any, bool]]:
-    """Return the children that a table may have, by key, and whether each must be there."""
+def children(node: Any, given: Iterable[str] | None = None) -> dict[str, tuple[Any, bool]]:
+    """Return the children that a table may have, by key, and whether each must be there.
+
+    given   keys that a file has, of which a table by clocks takes all clocks; None: MHZ stands for them
+    """
+    if isinstance(node, ByClock):
+        clocks = ("MHZ",) if given is None else (key for key in given if re.fullmatch(CLOCK, key))
+        return dict.fromkeys(clocks, (node.entry, False))
     if isinstance(node, Each):
         return {key: (node.entry, key in node.required) for key in node.keys}
     return {k: (n.entry, False) if isinstance(n, Maybe) else (n, True) for k, n in node.items()}
@@ -301,6 +318,8 @@ def child(node: Any, key: str) -> Any:
     """Return the node that the tree expects under a key of a table; None where the key is unknown."""
     if node is None or isinstance(node, Kind):
         return None
+    if isinstance(node, ByClock):
+        return node.entry
     if isinstance(node, Each):
         return node.entry if key in node.keys else None
     below = node.get(key)

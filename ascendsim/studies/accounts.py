@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.results import KernelTraffic
+from ascendsim.profile.voltage import Supply
 from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.records import StudyAnswer
 
@@ -21,7 +22,7 @@ SHOWN = 10
 class EnergyEvent(NamedTuple):
     """One kind of event: the path of the figure that weighs it, how many there are, picojoules of each.
 
-    each_pj  as the product file writes it, exactly; None where the file does not say
+    each_pj  as the product file writes it, at the voltage of the product, exactly; None where it does not say
     """
 
     figure: str
@@ -79,9 +80,10 @@ class TrafficQuestion:
 
 @dataclass(frozen=True, slots=True)
 class TrafficAnswer(StudyAnswer):
-    """The bytes and the energy of all calls, layer by layer."""
+    """The bytes and the energy of all calls, layer by layer; `supply` as of `supply_of`."""
 
     calls: tuple[CallTraffic, ...]
+    supply: Supply | None = None
 
     @property
     @default_arithmetic

@@ -17,6 +17,7 @@ from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.profile.records import RESULTS
 from ascendsim.profile.schema import LEVELS
+from ascendsim.profile.voltage import supply_of
 from ascendsim.studies.accounts import EnergyEvent, energy_pj, lacking
 from ascendsim.studies.engine.measure import estimate_point, planned
 from ascendsim.studies.engine.point import NOTHING
@@ -39,6 +40,7 @@ from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, point_of
 
 Place = tuple[StudiedLayer, str]  # a layer, and one of its gradients
 NO_CHANGE = "as it is"
+ENERGY = "result.energy_uj"
 
 
 @default_arithmetic
@@ -143,13 +145,13 @@ def _results(
             own = energy_events(traffic, kernel, point.profile)
             events += [event._replace(count=place[0].count * event.count) for event in own]
     results: dict[str, float] = {**dict.fromkeys(RESULTS, 0.0), **sizes, "result.time_us": tuned_us}
-    if "result.energy_uj" in question.cost.results:
+    if ENERGY in question.cost.results:
         if lacks := lacking(events):
             raise ConfigError(
                 f"cost {question.cost.text!r}: the energy is not known, as {question.product} lacks "
                 f"{', '.join(lacks)}; give these figures in a product file"
             )
-        results["result.energy_uj"] = float((energy_pj(events) or 0) / 1_000_000)
+        results[ENERGY] = float((energy_pj(events) or 0) / 1_000_000)
     return results
 
 
@@ -201,7 +203,10 @@ def _design(
     if impossible:
         return Design(name, values, None, reason=impossible), {}
     try:
-        cost: float | None = question.cost.of(load_profile(question.product, overrides=dict(values)))
+        profile = load_profile(question.product, overrides=dict(values))
+        cost: float | None = question.cost.of(profile)
+        if ENERGY in question.cost.results:
+            supply_of(profile)  # refuses a clock without a voltage before the calls are timed
     except ConfigError as error:
         # The unchanged product comes first, so that a formula of an unknown figure is refused at once.
         if not values:

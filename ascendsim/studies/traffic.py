@@ -6,7 +6,8 @@
     energy.core_pj_per_cycle        a cycle of a core that has work in the kernel, busy or idle
     energy.leakage_pj_per_cycle     a cycle of the whole chip
 
-Cycles are those of the cube clock. No product that is shipped has any of these figures.
+Cycles are those of the cube clock. No product that is shipped has any of these figures. Where a product says
+at which clock they hold, they follow its clock and voltage: `profile.voltage` says how.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ascendsim.ops.layers import estimate_layer
 from ascendsim.ops.results import Estimate, KernelResult, KernelTraffic
 from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile import Profile, load_profile
+from ascendsim.profile.voltage import supply_of
 from ascendsim.studies.accounts import CallTraffic, EnergyEvent, TrafficAnswer, TrafficQuestion
 from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.sweep import studied
@@ -34,9 +36,10 @@ def study_traffic(
     """Count the bytes of every layer's call.
 
     call     estimates a layer's gradients on a product
-    Raises   AscendSimError where one cannot be timed
+    Raises   AscendSimError where one cannot be timed, or no voltage is known at the product's clock
     """
     profile, found = load_profile(question.product), []
+    supply = supply_of(profile)
     for layer in question.layers:
         kernels = call(layer, profile).kernels
         traffic = tuple(kernel_traffic(kernel, profile) for kernel in kernels)
@@ -46,7 +49,7 @@ def study_traffic(
         times_us = tuple(kernel.time_us for kernel in kernels)
         found.append(CallTraffic(layer.name, layer.count, traffic, times_us, events))
         advance(layer.name)
-    return TrafficAnswer(question, *studied(profile), tuple(found))
+    return TrafficAnswer(question, *studied(profile), tuple(found), supply)
 
 
 def estimate_call(
@@ -60,7 +63,7 @@ def estimate_call(
 
 @default_arithmetic
 def energy_events(traffic: KernelTraffic, result: KernelResult, profile: Profile) -> tuple[EnergyEvent, ...]:
-    """Return the events of a kernel, those without a weight too."""
+    """Return the events of a kernel, those without a weight too; ConfigError as of `supply_of`."""
     return tuple(
         EnergyEvent(path, count, _weight(path, profile)) for path, count in _counts(traffic, result) if count
     )
@@ -86,5 +89,8 @@ def _counts(traffic: KernelTraffic, result: KernelResult) -> Iterator[tuple[str,
 
 def _weight(path: str, profile: Profile) -> Fraction | None:
     figure = profile.figures.get(path)
+    if figure is None:
+        return None
+    supply = supply_of(profile)
     # Through text, since the float 0.1 is no tenth.
-    return None if figure is None else Fraction(str(figure.value))
+    return Fraction(str(figure.value)) * (supply.factor(path) if supply else 1)

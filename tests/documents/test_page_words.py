@@ -14,7 +14,7 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.schedules.base import SCHEDULES, schedule_named
 from ascendsim.profile import list_products
 from ascendsim.profile.records import DERIVED
-from ascendsim.profile.schema import ABOUT_TABLES, TREE, Each, Kind, Maybe
+from ascendsim.profile.schema import ABOUT_TABLES, TREE, ByClock, Each, Kind, Maybe
 from ascendsim.program.nest import Nest
 from ascendsim.rules import load_rules, rule_set_names
 from ascendsim.rules.arguments import ARGUMENT_CHECKS
@@ -48,6 +48,8 @@ def tables(node, name=""):
     """
     if isinstance(node, Maybe):
         yield from tables(node.entry, name)
+    elif isinstance(node, ByClock):
+        yield f"{name}.", None
     elif isinstance(node, Each):
         if isinstance(node.entry, Kind):
             yield f"{name}.", {key: key not in node.required for key in node.keys}

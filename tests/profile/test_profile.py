@@ -484,6 +484,7 @@ def test_every_path_of_the_schema_has_a_meaning():
         ("launch.base_us", "microseconds"),
         ("l2.capacity_bytes", "bytes"),
         ("paths.L0C_UB.m_stall_share", "share"),
+        ("energy.voltage_v.1200", "V"),
         ("cores.cube", ""),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import CostFormula, parse_changes
+from ascendsim.profile.schema import LEVELS
 from ascendsim.report.studies.hardware import (
     codesign_answered,
     codesign_page,
@@ -255,6 +256,39 @@ def test_a_cost_of_results_is_that_of_the_timed_calls():
         answered(question(CORES, cost="result.energy_uj"))
 
 
+@pytest.mark.parametrize(("leakage", "least"), [(0, 500), (150_000, 1000)])
+def test_energy_has_a_minimum_between_the_clocks_where_leakage_is_high(tmp_path, leakage, least):
+    # Slow clocks leak for longer, fast ones need more volts.
+    figures = {
+        "energy.mac_pj.float16": 4,
+        "energy.vector_pj_per_cycle": 500,
+        "energy.core_pj_per_cycle": 1500,
+        "energy.leakage_pj_per_cycle": leakage,
+        "energy.nominal_mhz": 1800,
+        **{f"energy.{way}_pj_per_byte.{level}": 1 for way in ("read", "write") for level in LEVELS},
+        **{f"energy.voltage_v.{mhz}": volts for mhz, volts in ((500, 0.6), (1000, 0.65), (1800, 1.0))},
+    }
+    product = tmp_path / "own.toml"
+    told = (
+        f'{path} = {{ value = {value}, source = "a test", confidence = "design" }}'
+        for path, value in figures.items()
+    )
+    product.write_text("\n".join(['base = "910B2"', *told]))
+    mhz = "500,1000,1500,2000"
+    asked = question(f"clock.cube_mhz={mhz}+clock.vector_mhz={mhz}", cost="result.energy_uj", tilings=1)
+    found = answered(replace(asked, product=str(product)))
+    *timed, beyond = found.designs
+    by_clock = {one.figures.get("clock.cube_mhz", 1800): one for one in timed}
+    assert min(by_clock, key=lambda clock: by_clock[clock].cost) == least
+    assert sorted(by_clock, key=lambda clock: by_clock[clock].tuned_us) == [1800, 1500, 1000, 500]
+    # It is refused by itself, and none of its calls was timed.
+    assert beyond.reason == (
+        "clock.cube_mhz: got 2000; energy.voltage_v of own has voltages for 500 to 1800 MHz: take a clock "
+        "among them, or add its voltage"
+    )
+    assert not beyond.usual_us
+
+
 def test_what_figures_can_turn_is_not_told_apart():
     launch = (Condition("launch.per_core_us", "<", 0.2, -0.01),)
     behind = {"sure": Doubt(0.05, 0.2, 3), "hangs": Doubt(0.05, 0.2, 3, launch), "wide": Doubt(-0.1, 0.2, 3)}
@@ -296,6 +330,10 @@ def test_the_page_draws_the_front(answer):
     page = codesign_page(answer)
     dots = page.sections[0].pictures[0].chart.dots
     assert sum(dot.marked for dot in dots) == len(answer.front)
+    class_of = {one.name: f"class {at}" for at, own in enumerate(answer.classes, 1) for one in own}
+    for dot, design in zip(dots, answer.designs, strict=True):
+        assert (dot.bar, dot.group) == (answer.bar(design), class_of.get(design.name, ""))
+        assert bool(dot.group) == dot.marked
     # Each dot has the number of its design in the table beside it.
     (table,) = page.sections[0].tables
     assert [dot.mark for dot in dots] == [row[0] for row in table.rows] == list("123456")

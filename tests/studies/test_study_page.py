@@ -165,6 +165,43 @@ def test_a_marked_dot_is_not_hidden_by_another_in_its_place():
     assert tuple(dots.get_facecolor()[0]) != tuple(dots.get_facecolor()[1])
 
 
+def test_dots_have_their_bars_and_the_colours_of_their_groups():
+    dots = (
+        *(Dot("1", 1, 9, True, (7, 12), "slow"), Dot("2", 2, 5, True, (4, 6), "fast")),
+        *(Dot("3", 3, 4, True, (3.5, 6), "fast"), Dot("4", 4, 8, bar=(6, 9)), Dot("5", 5, 8)),
+    )
+    figure = figure_of(Scatter(dots, "cost", "us"))
+    (axes,) = figure.axes
+    *bars, drawn = axes.collections
+    # Dots that are marked come last.
+    order = [dots[at] for at in (3, 4, 0, 1, 2)]
+    assert drawn.get_offsets().tolist() == [[dot.x, dot.y] for dot in order]
+    assert [bar.get_segments()[0].tolist() for bar in bars] == [
+        [[dot.x, end] for end in dot.bar] for dot in order if dot.bar
+    ]
+    colours = [tuple(colour) for colour in drawn.get_facecolor()]
+    slow, fast = (tuple(patch.get_facecolor()) for patch in figure.legends[0].get_patches())
+    assert colours[2:] == [slow, fast, fast]
+    assert len({colours[0], slow, fast}) == 3
+    # A bar is as its dot, but paler.
+    assert [tuple(bar.get_colors()[0][:3]) for bar in bars] == [
+        colours[at][:3] for at, dot in enumerate(order) if dot.bar
+    ]
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == ["slow: 1", "fast: 2, 3"]
+    page = render(replace(PAGE, sections=(Section("Front", (), (Picture(Scatter(dots, "x", "y"), ""),)),)))
+    assert all(f">{word}</text>" in page for word in words)
+
+
+def test_of_more_groups_than_colours_the_rest_have_one():
+    dots = tuple(Dot(str(at), at, -at, True, (-at - 1, 1 - at), f"class {at}") for at in range(15))
+    figure = figure_of(Scatter(dots, "x", "y"))
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == [*(f"class {at}: {at}" for at in range(12)), "all others"]
+    last = [tuple(colour) for colour in figure.axes[0].collections[-1].get_facecolor()][-3:]
+    assert set(last) == {tuple(figure.legends[0].get_patches()[-1].get_facecolor())}
+
+
 def test_every_dot_has_its_mark_beside_it():
     drawn = svg(Scatter(DOTS, "cost", "us"))
     for dot in DOTS:

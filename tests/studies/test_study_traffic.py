@@ -11,7 +11,7 @@ import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.cli import main
-from ascendsim.errors import AscendSimError
+from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.instructions.cube import Mmad
 from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import (
@@ -40,8 +40,11 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile.schema import LEVELS
-from ascendsim.studies.accounts import SHOWN, LeverQuestion
+from ascendsim.report.studies.traffic import traffic_answered
+from ascendsim.studies.accounts import SHOWN, LeverQuestion, TrafficQuestion
+from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.levers import steps_of, study_levers
+from ascendsim.studies.traffic import estimate_call, study_traffic
 from ascendsim.workloads import load_workload
 from tests.helpers.both_engines import random_call, random_matmul
 
@@ -263,6 +266,82 @@ def test_what_the_product_lacks_is_named_and_not_counted(tmp_path, capsys):
     assert main(["study", "traffic", *LAYER, "--product", str(product)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert f"uJ at least: {len(bare['lacking']) - 1} figures of [energy] are not known" in text
+
+
+# --- Does energy follow the clock and its voltage? ---------------------------------------------------------
+
+# From 0.6 V at 800 MHz to 0.9 V at 1800: 0.75 V at 1300, 5/6 of what the figures hold at.
+SUPPLY = {"nominal_mhz": 1800, "voltage_v.800": "0.6", "voltage_v.1800": "0.9"}
+CALL = StudiedLayer("layer", ConvProblem((2, 64, 14, 14), (32, 64, 3, 3), 1, 1), (True, True, False))
+
+
+def at_clock(tmp_path, mhz, more):
+    """The answer on a product with all weights, at a clock, with more figures of energy."""
+    path = weighed(tmp_path, {**WEIGHTS, **more}.items())
+    told = f'value = {mhz}, source = "a test", confidence = "design"'
+    path.write_text(f"{path.read_text()}\n[clock]\ncube_mhz = {{ {told} }}\nvector_mhz = {{ {told} }}")
+    return study_traffic(TrafficQuestion("a test", path, (CALL,)), partial(estimate_call, {}))
+
+
+@pytest.mark.parametrize(
+    ("more", "core", "leakage"),
+    [
+        ({}, Fraction(1), Fraction(1)),
+        # Leakage a second does not depend on the clock: a cycle of it takes 18/13 of the time.
+        ({"nominal_mhz": 1800}, Fraction(1), Fraction(18, 13)),
+        (SUPPLY, Fraction(25, 36), Fraction(5, 6) * Fraction(18, 13)),
+        ({**SUPPLY, "leakage_exponent": 3}, Fraction(25, 36), Fraction(125, 216) * Fraction(18, 13)),
+        ({**SUPPLY, "voltage_v.1300": "0.9"}, Fraction(1), Fraction(18, 13)),
+    ],
+)
+def test_voltage_scales_the_energy_of_the_cores_and_leakage(tmp_path, more, core, leakage):
+    answer = at_clock(tmp_path, 1300, more)
+    for event in answer.events:
+        _, _, name = event.figure.partition(".")
+        own = name.endswith((".L2", ".memory"))
+        factor = 1 if own else leakage if name.startswith("leakage") else core
+        assert event.each_pj == factor * Fraction(WEIGHTS[name]), event.figure
+    assert {event.figure.rpartition(".")[2] for event in answer.events} >= {"L2", "memory", "L0A", "float16"}
+
+
+def test_energy_at_the_clock_at_which_the_figures_hold_is_that_without_a_voltage(tmp_path):
+    plain, supplied = (at_clock(tmp_path, 1800, more) for more in ({}, SUPPLY))
+    assert supplied.calls == plain.calls
+    assert traffic_answered(supplied).notes == traffic_answered(plain).notes == ()
+    slow = traffic_answered(at_clock(tmp_path, 1300, SUPPLY))
+    assert slow.record["volts"] == 0.75
+    assert "1300 MHz and 0.75 V; the figures of [energy] hold at 1800 MHz and 0.9 V" in slow.notes[0]
+    assert "takes 0.6944 times as much energy, a cycle of leakage 1.154 times" in slow.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "mhz", "told"),
+    [
+        (SUPPLY, 1801, "clock.cube_mhz: got 1801; energy.voltage_v of own has voltages for 800 to 1800 MHz"),
+        (SUPPLY, 799, "got 799; "),
+        (
+            {"voltage_v.800": "0.6"},
+            800,
+            r"energy.nominal_mhz: missing; expected the clock at .*: 800 to 800 MHz",
+        ),
+        ({**SUPPLY, "nominal_mhz": 1900}, 800, "energy.nominal_mhz: got 1900; expected the clock at which"),
+        (
+            {**SUPPLY, "voltage_v.800": 0},
+            800,
+            "energy.voltage_v.800.value: got 0, expected a number from 0.01",
+        ),
+        ({**SUPPLY, "voltage_v.1e3": 1}, 800, "1e3: unknown key; known are whole MHz from 1 to 999999"),
+        ({**SUPPLY, "voltage_v.0900": 1}, 800, "0900: unknown key"),
+    ],
+)
+def test_a_voltage_that_nobody_gives_is_refused(tmp_path, more, mhz, told):
+    with pytest.raises(ConfigError, match=told):
+        at_clock(tmp_path, mhz, more)
+
+
+def test_a_clock_without_a_voltage_still_has_its_time(tmp_path):
+    profile = load_profile(weighed(tmp_path, SUPPLY.items()), overrides={"clock.cube_mhz": 2000})
+    assert estimate(CALL.problem, product=profile).time_us > 0
 
 
 # --- Why is it slow? --------------------------------------------------------------------------------------

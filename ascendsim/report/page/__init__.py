@@ -35,12 +35,16 @@ class Dot(NamedTuple):
     """One dot of a scatter; `marked` ones are joined, from left to right.
 
     mark   stands beside the dot: a short name, or its number in the table below
+    bar    from where to where `y` may lie; None: nobody asked
+    group  what it is told apart by, with a colour and a line of the legend for each group; "" for none
     """
 
     mark: str
     x: float
     y: float
     marked: bool = False
+    bar: tuple[float, float] | None = None
+    group: str = ""
 
 
 class Scatter(NamedTuple):

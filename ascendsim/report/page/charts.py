@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from html import escape
 from io import StringIO
@@ -114,12 +114,16 @@ def stacked_figure(stacks: Sequence[StackedBar], unit: str, title: str = "") -> 
         for name, amount in stack.parts:
             axes.barh(at, amount, left=begin, height=0.7, color=colours.get(name, REST_COLOUR))
             begin += amount
-    figure = _figure(axes)
-    handles = [Patch(color=colour) for colour in colours.values()]
-    names = [cut(name, WIDTH / 4 - 0.4) for name in colours]
-    figure.legend(handles, names, loc="upper left", ncols=4, frameon=False, handlelength=1.2)
+    _legend(axes, colours.values(), colours)
     axes.set_xlim(left=0)
-    return figure
+    return _figure(axes)
+
+
+def _legend(axes: Axes, colours: Iterable[str], names: Iterable[str]) -> None:
+    """Say above a chart what its colours mean, four to a row."""
+    handles = [Patch(color=colour) for colour in colours]
+    words = [cut(name, WIDTH / 4 - 0.4) for name in names]
+    _figure(axes).legend(handles, words, loc="upper left", ncols=4, frameon=False, handlelength=1.2)
 
 
 def cut(words: str, room: float) -> str:
@@ -169,16 +173,31 @@ def _tornado(chart: Tornado) -> Figure:
 
 
 def _scatter(chart: Scatter) -> Figure:
-    axes = _axes(3.4)
+    groups: dict[str, list[str]] = {}
+    for dot in chart.dots:
+        if dot.group:
+            groups.setdefault(dot.group, []).append(dot.mark)
+    colours = colours_of([StackedBar("", tuple((name, 1.0) for name in groups))])
+    above = ROW * -(-len(colours) // 4)
+    axes = _axes(3.4 + above, top=MARGIN + above)
     axes.grid()
     axes.set_xlabel(chart.x_title, loc="right")
     axes.set_title(chart.y_title, fontsize=8, loc="left")
     front = sorted((dot.x, dot.y) for dot in chart.dots if dot.marked)
-    axes.plot([x for x, _ in front], [y for _, y in front], color=MARK, linewidth=0.8)
+    # Of no class's colour where there are classes.
+    line = SOFT if groups else MARK
+    axes.plot([x for x, _ in front], [y for _, y in front], color=line, linewidth=0.8)
     # Marked dots last, so that no other in their place hides them.
     dots = sorted(chart.dots, key=lambda dot: dot.marked)
     places = [(dot.x, dot.y) for dot in dots]
-    _dots(axes, places, [MARK if dot.marked else SOFT for dot in dots])
+    own = [colours.get(dot.group, REST_COLOUR) if dot.group else MARK if dot.marked else SOFT for dot in dots]
+    for dot, colour in zip(dots, own, strict=True):
+        if dot.bar:
+            axes.vlines(dot.x, *dot.bar, color=colour, linewidth=1.2, alpha=0.7)
+    _dots(axes, places, own)
+    if groups:
+        said = {name: f"{name}: {', '.join(marks)}" for name, marks in groups.items()}
+        _legend(axes, colours.values(), [said.get(name, name) for name in colours])
     named = dots if len(dots) <= LABELLED else [dot for dot in dots if dot.marked][:LABELLED]
     _labels(axes, places, [((dot.x, dot.y), dot.mark) for dot in named])
     return _figure(axes)

@@ -381,12 +381,17 @@ DESIGNS = (
 def codesign_table(answer: DesignAnswer) -> Table:
     """Show every design, the product as it is first."""
     front, untold = answer.front, _names(answer.untold)
-    class_of = {one.name: f"class {at}" for at, own in enumerate(answer.classes, start=1) for one in own}
+    class_of = _class_of(answer)
     rows = tuple(
         (at, design.name, design.cost, *_design_cells(answer, design, front[-1:], untold, class_of))
         for at, design in enumerate(answer.designs, start=1)
     )
     return Table("Designs", DESIGNS, rows)
+
+
+def _class_of(answer: DesignAnswer) -> dict[str, str]:
+    """Return the class of each design on the front, by its name."""
+    return {one.name: f"class {at}" for at, own in enumerate(answer.classes, start=1) for one in own}
 
 
 def _names(designs: Iterable[Design]) -> frozenset[str]:
@@ -420,9 +425,12 @@ def _design_cells(
 
 def codesign_page(answer: DesignAnswer) -> Page:
     """Return the page of an answer."""
-    front = _names(answer.front)
+    class_of = _class_of(answer)
     dots = tuple(
-        Dot(str(at), design.cost, design.tuned_us, marked=design.name in front)
+        Dot(
+            *(str(at), design.cost, design.tuned_us, design.name in class_of),
+            *(answer.bar(design), class_of.get(design.name, "")),
+        )
         for at, design in enumerate(answer.designs, start=1)
         if design.cost is not None and design.whole
     )
@@ -430,7 +438,8 @@ def codesign_page(answer: DesignAnswer) -> Page:
         (
             Picture(
                 Scatter(dots, f"cost = {answer.question.cost.text}", "us, tuned"),
-                "Cost and time of each design, by its number in the table; the line is the front.",
+                "Cost and time of each design, by its number in the table; the line is the front, a bar says "
+                "where the time may lie. Designs of one class lie in each other's bars.",
             ),
         )
         if dots

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ascendsim.profile.schema import LEVELS
+from ascendsim.profile.voltage import LEAKAGE
 from ascendsim.report.page import Page, Picture, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered
 from ascendsim.report.tables import size, value
@@ -135,9 +136,21 @@ def traffic_sentence(answer: TrafficAnswer) -> str:
     return f"{found} It takes {float(energy / 1_000_000):,.3f} uJ{part}."
 
 
-def _lacking_words(answer: TrafficAnswer) -> list[str]:
-    lacks = lacking(answer.events)
-    return [f"The energy lacks these figures of {answer.variant}: {', '.join(lacks)}."] if lacks else []
+def _energy_notes(answer: TrafficAnswer) -> tuple[str, ...]:
+    lacks, supply = lacking(answer.events), answer.supply
+    found = [f"The energy lacks these figures of {answer.variant}: {', '.join(lacks)}."] if lacks else []
+    if supply and supply.mhz != supply.nominal_mhz:
+        at, held = (
+            f"{mhz} MHz" + (f" and {float(volts):.4g} V" if volts else "")
+            for mhz, volts in ((supply.mhz, supply.volts), (supply.nominal_mhz, supply.nominal_volts))
+        )
+        core, leakage = (float(supply.factor(path)) for path in ("energy.core_pj_per_cycle", LEAKAGE))
+        found.append(
+            f"The cores run at {at}; the figures of [energy] hold at {held}. An event of the cores takes "
+            f"{core:.4g} times as much energy, a cycle of leakage {leakage:.4g} times, a byte of L2 or of "
+            "memory the same."
+        )
+    return tuple(found)
 
 
 def traffic_answered(answer: TrafficAnswer) -> Answered:
@@ -152,7 +165,7 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
     sections = (
         Section(
             "At each level",
-            tuple(_lacking_words(answer)),
+            _energy_notes(answer),
             (Picture(_stacks(levels), caption),),
             (levels, *shown),
         ),
@@ -165,6 +178,7 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
         "time_us": answer.time_us,
         "energy_pj": _plain(energy_pj(answer.events)),
         "lacking": list(lacking(answer.events)),
+        "volts": _plain(answer.supply and answer.supply.volts),
         "bytes": every.records(),
         "held": held.records(),
         "levels": levels.records(),
@@ -177,7 +191,7 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
         tables.insert(0, _only(every, busy).without(["layer", "count"]))
         tables.insert(1, _only(held, busy).without(["layer"]))
     page = Page(title, sentence, sections, MEANINGS)
-    return Answered(page, record, tuple(tables), tuple(_lacking_words(answer)))
+    return Answered(page, record, tuple(tables), _energy_notes(answer))
 
 
 def _only(table: Table, kernels: set[str]) -> Table:
