@@ -4,7 +4,7 @@
     energy.read_pj_per_byte.LEVEL   a byte that is read at a level of the memory, or written
     energy.vector_pj_per_cycle      a cycle in which a vector unit works
     energy.core_pj_per_cycle        a cycle of a core that has work in the kernel, busy or idle
-    energy.leakage_pj_per_cycle     a cycle of the whole chip
+    energy.leakage_pj_per_cycle     a cycle of the whole chip, those of launches too: kernels follow each other
 
 Cycles are those of the cube clock. No product that is shipped has any of these figures.
 """
@@ -61,12 +61,13 @@ def estimate_call(
 @default_arithmetic
 def energy_events(traffic: KernelTraffic, result: KernelResult, profile: Profile) -> tuple[EnergyEvent, ...]:
     """Return the events of a kernel, those without a weight too."""
+    run_cycles = round(result.time_us * profile.clock.cube_mhz)
     return tuple(
-        EnergyEvent(path, count, _weight(path, profile)) for path, count in _counts(traffic, result) if count
+        _event(path, count, profile) for path, count in _counts(traffic, result, run_cycles) if count
     )
 
 
-def _counts(traffic: KernelTraffic, result: KernelResult) -> Iterator[tuple[str, int]]:
+def _counts(traffic: KernelTraffic, result: KernelResult, run_cycles: int) -> Iterator[tuple[str, int]]:
     for dtype, macs in traffic.macs.items():
         yield f"energy.mac_pj.{dtype}", macs
     for level in dict.fromkeys(move.level for move in traffic.moves):
@@ -81,10 +82,14 @@ def _counts(traffic: KernelTraffic, result: KernelResult) -> Iterator[tuple[str,
     )
     yield "energy.vector_pj_per_cycle", busy
     yield "energy.core_pj_per_cycle", result.cores_used * result.cycles
-    yield "energy.leakage_pj_per_cycle", result.cycles
+    yield "energy.leakage_pj_per_cycle", run_cycles
 
 
-def _weight(path: str, profile: Profile) -> Fraction | None:
+def _event(path: str, count: int, profile: Profile) -> EnergyEvent:
     figure = profile.figures.get(path)
+    if figure is None:
+        return EnergyEvent(path, count, None)
     # Through text, since the float 0.1 is no tenth.
-    return None if figure is None else Fraction(str(figure.value))
+    each, *ends = (Fraction(str(number)) for number in (figure.value, *(figure.range or ())))
+    ends = ends or [each]
+    return EnergyEvent(path, count, each, (ends[0], ends[-1]), figure.confidence == "assumed")

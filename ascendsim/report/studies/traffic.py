@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
+from ascendsim.profile.new import unit_of
 from ascendsim.profile.schema import LEVELS
 from ascendsim.report.page import Page, Picture, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered
 from ascendsim.report.tables import size, value
-from ascendsim.studies.accounts import SHOWN, Lever, LeverAnswer, TrafficAnswer, energy_pj, lacking
-from ascendsim.studies.table import Table, form, microseconds, numbers, percent, saving, share, us, words
+from ascendsim.studies.accounts import (
+    SHOWN,
+    EnergyEvent,
+    Lever,
+    LeverAnswer,
+    TrafficAnswer,
+    energy_between,
+    energy_pj,
+    lacking,
+)
+from ascendsim.studies.table import (
+    Table,
+    form,
+    microseconds,
+    numbers,
+    percent,
+    saving,
+    share,
+    three_digits,
+    us,
+    words,
+)
 
 BYTES = (
     *(words("layer"), numbers("count", show=str), words("kernel"), words("level"), words("operand")),
@@ -31,9 +53,12 @@ ENERGY = (
     *(
         words("figure"),
         numbers("events", "count"),
-        numbers("pJ each", "each_pj", form(".6g"), absent="unknown"),
+        numbers("value", "each_pj", form(".6g"), absent="unknown"),
+        words("unit"),
+        words("range"),
     ),
-    *(numbers("uJ", "energy_uj", form(",.3f"), absent="unknown"),),
+    numbers("uJ", "energy_uj", three_digits, absent="unknown"),
+    *(numbers("low", "low_uj", three_digits), numbers("high", "high_uj", three_digits)),
 )
 LEVERS = (
     *(
@@ -114,13 +139,27 @@ def _by_operand(answer: TrafficAnswer) -> Iterator[tuple[str, str, int, int]]:
 def energy_table(answer: TrafficAnswer) -> Table:
     """Show the events of all calls and the energy of each kind."""
     rows = tuple(
-        (one.figure, one.count, _plain(one.each_pj), _plain(one.energy_pj, 1_000_000))
+        (one.figure, one.count, _plain(one.each_pj), unit_of(one.figure), _range_of(one), *_micro([one]))
         for one in answer.events
     )
     return Table("Energy of all calls", ENERGY, rows)
 
 
-def _plain(exact: Any, by: int = 1) -> float | None:
+def _is_ranged(event: EnergyEvent) -> bool:
+    return event.ends_pj is not None and event.ends_pj[0] != event.ends_pj[1]
+
+
+def _range_of(event: EnergyEvent) -> str:
+    said = " to ".join(map(value, event.ends_pj or ())) if _is_ranged(event) else ""
+    return f"{said}, assumed" if event.assumed else said
+
+
+def _micro(events: Sequence[EnergyEvent]) -> list[float | None]:
+    """Return microjoules: as figures are, at least, at most."""
+    return [_plain(each, 1_000_000) for each in (energy_pj(events), *(energy_between(events) or (None,) * 2))]
+
+
+def _plain(exact: Fraction | None, by: int = 1) -> float | None:
     return None if exact is None else float(exact / by)
 
 
@@ -132,7 +171,12 @@ def traffic_sentence(answer: TrafficAnswer) -> str:
     if energy is None:
         return f"{found} Its energy is unknown: no figure of [energy] is known of {answer.variant}."
     part = f" at least: {len(lacks)} figures of [energy] are not known" if lacks else ""
-    return f"{found} It takes {float(energy / 1_000_000):,.3f} uJ{part}."
+    known = [event for event in answer.events if event.ends_pj is not None]
+    ranged, assumed = sum(map(_is_ranged, known)), sum(event.assumed for event in known)
+    middle, low, high = (three_digits(number or 0.0) for number in _micro(answer.events))
+    between = f" ({low} to {high})" if ranged else ""
+    how_sure = f"of {len(known)} known figures {ranged} have a range, and {assumed} are assumed"
+    return f"{found} It takes {middle} uJ{between}{part}; {how_sure}."
 
 
 def _lacking_words(answer: TrafficAnswer) -> list[str]:
@@ -146,7 +190,8 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
         make(answer) for make in (bytes_table, held_table, levels_table, energy_table)
     )
     energy_known = energy_pj(answer.events) is not None
-    shown = (energy,) * energy_known
+    total = energy.with_total(("all", *[None] * 2, *[""] * 2, *_micro(answer.events)))
+    shown = (total,) * energy_known
     sentence, title = traffic_sentence(answer), f"Bytes of {answer.question.title} on {answer.variant}"
     caption = "Bytes that are read and written at each level, by operand, all calls."
     sections = (
@@ -164,6 +209,7 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
         "profile": answer.digest,
         "time_us": answer.time_us,
         "energy_pj": _plain(energy_pj(answer.events)),
+        "energy_between_pj": [_plain(end) for end in energy_between(answer.events) or ()],
         "lacking": list(lacking(answer.events)),
         "bytes": every.records(),
         "held": held.records(),
