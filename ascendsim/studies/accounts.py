@@ -54,7 +54,7 @@ def energy_pj(events: Iterable[EnergyEvent]) -> Fraction | None:
 
 
 def energy_between(events: Iterable[EnergyEvent]) -> tuple[Fraction, Fraction] | None:
-    """Return the least and the most of `energy_pj`: all figures at the lower ends of their ranges, or upper."""
+    """Return the least and the most of `energy_pj`: all figures at lower, or upper, ends of ranges."""
     known = [(event.count, event.ends_pj) for event in events if event.ends_pj is not None]
     low, high = (sum((count * ends[at] for count, ends in known), Fraction(0)) for at in (0, 1))
     return (low, high) if known else None

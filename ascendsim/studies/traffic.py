@@ -4,7 +4,7 @@
     energy.read_pj_per_byte.LEVEL   a byte that is read at a level of the memory, or written
     energy.vector_pj_per_cycle      a cycle in which a vector unit works
     energy.core_pj_per_cycle        a cycle of a core that has work in the kernel, busy or idle
-    energy.leakage_pj_per_cycle     a cycle of the whole chip, those of launches too: kernels follow each other
+    energy.leakage_pj_per_cycle     a cycle of the whole chip, launches among them: kernel follows kernel
 
 Cycles are those of the cube clock. No product that is shipped has any of these figures.
 """

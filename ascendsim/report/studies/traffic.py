@@ -71,7 +71,7 @@ LEVERS = (
         numbers("time %", "share", share, absent="-"),
         numbers("% per %", "elasticity", form(".2f"), absent="-"),
     ),
-    *(numbers("better", show=value, absent="-"), numbers("saves", show=saving, absent="-")),
+    *(numbers("best of both", "better", value, absent="-"), numbers("saves", show=saving, absent="-")),
 )
 BOUNDS = (
     *(
@@ -89,7 +89,9 @@ MEANINGS = {
     "reads per byte": "Bytes that are read at the level, for each byte of the tensor as the kernel sees it.",
     "time %": "What the figure alone, changed as the columns before say and plans held, adds to the time.",
     "% per %": "The logarithm of both times' ratio over that of both values: the derivative over that step.",
-    "better, saves": "The figure moved the way that saves, by the same factor, and the saved part.",
+    "best of both, saves": "Of the figure at `to` and moved as far the other way, the value that takes less "
+    "time, and the part of the time that it saves. Where it costs, both ways cost. A dash: the other way was "
+    "not asked, or the call cannot be timed so under its plans.",
     "behind it": "The busiest pipe once every figure of the present bound is 16 times better, the links "
     "from and to L2 and memory among those of MTE2, MTE3 and FIX; what that saves is the most that any "
     "change of this pipe alone can buy.",
@@ -268,11 +270,11 @@ def why_sentence(answer: LeverAnswer) -> str:
     )
     best = [lever for lever in answer.levers[:SHOWN] if (lever.saves or 0) > 0]
     if best:
-        first = max(best, key=lambda lever: lever.saves or 0)
-        found += (
-            f" What lifts it most is {first.figure} from {value(first.value)} to {value(first.better)}: "
-            f"that saves {saving(first.saves or 0)}."
-        )
+        most = saving(max(lever.saves or 0 for lever in best))
+        # Those that print alike tie.
+        first = [lever for lever in best if saving(lever.saves or 0) == most]
+        told = " or ".join(f"{one.figure} from {value(one.value)} to {value(one.better)}" for one in first)
+        found += f" What lifts it most is {told}: {'either' if len(first) > 1 else 'that'} saves {most}."
     return found
 
 
@@ -305,4 +307,7 @@ def why_answered(answer: LeverAnswer) -> Answered:
         Section("Every figure", (), (), (every,), collapsed=True),
     )
     page = Page(f"Why {answer.question.title} is slow on {answer.variant}", sentence, sections, MEANINGS)
-    return Answered(page, record, (bounds, top), tuple(notes))
+    legend = (
+        f"{word}: {MEANINGS[word]}" for word in ("behind it", "time %", "% per %", "best of both, saves")
+    )
+    return Answered(page, record, (bounds, top), tuple(notes), legend=tuple(legend))
