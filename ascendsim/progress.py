@@ -48,8 +48,12 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 
 
 def time_left(done: int, total: int, seconds: float) -> str:
-    """Return the words for the time that is left, as if what is left took as long as what is done."""
-    return f", about {seconds / done * (total - done):.0f} s left" if 0 < done < total else ""
+    """Return the words for the time that is left, as if what is left took as long as what is done.
+
+    ""   within 3 tasks or 5 seconds: the first task compiles, and says little of the others
+    """
+    known = 3 <= done < total and seconds >= 5
+    return f", about {seconds / done * (total - done):.0f} s left" if known else ""
 
 
 class Counted:

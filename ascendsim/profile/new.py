@@ -18,6 +18,7 @@ HEAD = f"""\
 # A chip of your own. Each figure stands below its unit and meaning; docs/profiles.md says more.
 # {FILL_IN} marks what has no value yet: the file loads once each of these has one.
 # {DECIDE} marks what a designer decides, such as a size or a rate: confidence "design", without a range.
+# What stands behind a # may be absent: to state it, uncomment it and its [table], and give it a value.
 # {CHECK} marks what another chip showed, and this one may not: "derived", or "assumed" in a range.
 """
 EVIDENCE = "a design: nobody has measured it"
@@ -26,6 +27,7 @@ SAID = ("vendor file", "vendor doc")
 UNITS = {
     "tb_per_s": "TB/s",
     "gb_per_s": "GB/s",
+    "mac_pj": "pJ a multiply-add",
     "pj_per_cycle": "pJ a cycle",
     "pj_per_byte": "pJ a byte",
     "bytes_per_cycle": "bytes a cycle",
@@ -53,7 +55,10 @@ def new_product(like: str | None = None) -> str:
         variant, sources, lines = "", dict[str, str](), list(_lines(named, "", more))
     else:
         variant, tree, sources = load_tree(like)
-        lines = list(_lines(dict(leaves(tree)), variant, ()))
+        named = dict(leaves(tree))
+        # No figure of a device has a say in what energy takes, so these stand there to be stated.
+        more = [path for path, _ in _paths(TREE) if path.startswith("energy.") and path not in named]
+        lines = list(_lines(named, variant, more))
     told = [f"{key} = {json.dumps(text, ensure_ascii=False)}" for key, text in sources.items()]
     tail = ["", f"# Sources of {variant}.", "[sources]", *told] if told else []
     return "\n".join([HEAD, f'evidence = "{EVIDENCE}"', *lines, *tail, ""])
@@ -61,12 +66,11 @@ def new_product(like: str | None = None) -> str:
 
 def unit_of(path: str) -> str:
     """Return the unit of a figure, which its name or its table says; "" where it has none."""
-    *tables, name = path.split(".")
-    for said in (name, *tables[-1:]):
-        for end, unit in UNITS.items():
-            if said == end or said.endswith(f"_{end}"):
-                return unit
-    return "cycles" if "cycles_per" in name else ""
+    names = path.split(".")[:-3:-1]
+    for end, unit in UNITS.items():
+        if any(name == end or name.endswith(f"_{end}") for name in names):
+            return unit
+    return "cycles" if "cycles_per" in names[0] else ""
 
 
 def meaning_of(path: str) -> str:

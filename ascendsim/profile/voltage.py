@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from ascendsim.errors import ConfigError
@@ -31,6 +31,7 @@ class Supply(NamedTuple):
 
     volts, nominal_volts   exact; None where the product has no table: one voltage at any clock
     exponent               power of the voltage by which leakage goes
+    ratios                 volts / nominal_volts where each voltage of the table lies at an end of its range
     """
 
     mhz: int
@@ -38,10 +39,19 @@ class Supply(NamedTuple):
     volts: Fraction | None
     nominal_volts: Fraction | None
     exponent: int
+    ratios: frozenset[Fraction]
 
     def factor(self, figure: str) -> Fraction:
         """Return by what a figure of [energy] is multiplied, given by its path."""
         ratio = self.volts / self.nominal_volts if self.volts and self.nominal_volts else Fraction(1)
+        return self._factor(figure, ratio)
+
+    def ends(self, figure: str) -> tuple[Fraction, Fraction]:
+        """Return the least and the largest factor of a figure, as the voltages have ranges."""
+        factors = [self._factor(figure, ratio) for ratio in self.ratios]
+        return min(factors), max(factors)
+
+    def _factor(self, figure: str, ratio: Fraction) -> Fraction:
         if figure == LEAKAGE:
             # So much a second: a cycle of a slower clock lasts longer.
             return ratio**self.exponent * Fraction(self.nominal_mhz, self.mhz)
@@ -56,25 +66,42 @@ def supply_of(profile: Profile) -> Supply | None:
     figures, mhz = profile.figures, profile.clock.cube_mhz
     if "energy.nominal_mhz" not in figures:
         return None
-    # Through text, since the float 0.1 is no tenth.
-    volts = {
-        int(path.removeprefix(_TABLE)): Fraction(str(figure.value))
-        for path, figure in figures.items()
-        if path.startswith(_TABLE)
+    table = {
+        int(path.removeprefix(_TABLE)): figure for path, figure in figures.items() if path.startswith(_TABLE)
     }
-    if volts and not min(volts) <= mhz <= max(volts):
+    if table and not min(table) <= mhz <= max(table):
         raise ConfigError(
-            f"clock.cube_mhz: got {mhz}; energy.voltage_v of {profile.variant} has voltages for {min(volts)} "
-            f"to {max(volts)} MHz: take a clock among them, or add its voltage"
+            f"clock.cube_mhz: got {mhz}; energy.voltage_v of {profile.variant} has voltages for {min(table)} "
+            f"to {max(table)} MHz: take a clock among them, or add its voltage"
         )
     nominal = int(figures["energy.nominal_mhz"].value)
     exponent = figures["energy.leakage_exponent"].value if "energy.leakage_exponent" in figures else 1
-    return Supply(mhz, nominal, volts_at(mhz, volts), volts_at(nominal, volts), exponent)
+    # Through text, since the float 0.1 is no tenth.
+    usual = {clock: Fraction(str(figure.value)) for clock, figure in table.items()}
+    met = sorted({*_beside(mhz, usual), *_beside(nominal, usual)})
+    ends = ([Fraction(str(end)) for end in table[clock].range or (table[clock].value,)] for clock in met)
+    # A ratio of straight lines is least and largest where each voltage is at an end.
+    corners = [dict(zip(met, volts, strict=True)) for volts in product(*ends)]
+    ratios = frozenset(_volts_at(mhz, own) / _volts_at(nominal, own) for own in corners if own)
+    return Supply(
+        mhz,
+        nominal,
+        _volts_at(mhz, usual) if usual else None,
+        _volts_at(nominal, usual) if usual else None,
+        exponent,
+        ratios or frozenset([Fraction(1)]),
+    )
 
 
-def volts_at(mhz: int, volts: Mapping[int, Fraction]) -> Fraction | None:
-    """Return the voltage at a clock within a table, MHz -> V; None where the table is empty."""
+def _beside(mhz: int, volts: Mapping[int, Fraction]) -> tuple[int, ...]:
+    """Return the clocks of a table on whose voltages that at a clock depends."""
     if mhz in volts or not volts:
-        return volts.get(mhz)
-    low, high = next(pair for pair in pairwise(sorted(volts)) if pair[0] < mhz < pair[1])
-    return volts[low] + (volts[high] - volts[low]) * Fraction(mhz - low, high - low)
+        return (mhz,) if volts else ()
+    return next(pair for pair in pairwise(sorted(volts)) if pair[0] < mhz < pair[1])
+
+
+def _volts_at(mhz: int, volts: Mapping[int, Fraction]) -> Fraction:
+    """Return the voltage at a clock within a table, MHz -> V."""
+    low, high = (clocks := _beside(mhz, volts))[0], clocks[-1]
+    slope = (volts[high] - volts[low]) / (high - low) if high > low else Fraction(0)
+    return volts[low] + slope * (mhz - low)

@@ -23,11 +23,15 @@ class EnergyEvent(NamedTuple):
     """One kind of event: the path of the figure that weighs it, how many there are, picojoules of each.
 
     each_pj  as the product file writes it, at the voltage of the product, exactly; None where it does not say
+    ends_pj  the ends of its range, which an assumed figure has; both `each_pj` where it has none
+    assumed  whether nobody published or measured it
     """
 
     figure: str
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
     each_pj: Fraction | None
+    ends_pj: tuple[Fraction, Fraction] | None = None
+    assumed: bool = False
 
     @property
     def energy_pj(self) -> Fraction | None:
@@ -48,6 +52,13 @@ def energy_pj(events: Iterable[EnergyEvent]) -> Fraction | None:
     """Return the picojoules of all events that have a weight; None where none has one."""
     known = [energy for event in events if (energy := event.energy_pj) is not None]
     return sum(known, Fraction(0)) if known else None
+
+
+def energy_between(events: Iterable[EnergyEvent]) -> tuple[Fraction, Fraction] | None:
+    """Return the least and the most of `energy_pj`: all figures at lower, or upper, ends of ranges."""
+    known = [(event.count, event.ends_pj) for event in events if event.ends_pj is not None]
+    low, high = (sum((count * ends[at] for count, ends in known), Fraction(0)) for at in (0, 1))
+    return (low, high) if known else None
 
 
 def lacking(events: Iterable[EnergyEvent]) -> tuple[str, ...]:

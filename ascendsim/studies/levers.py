@@ -95,10 +95,10 @@ def _other_way(lever: Lever) -> Any:
 
 
 def _lifted(lever: Lever, to: Any, point: TimedPoint | None) -> Lever:
-    """Return a lever with the change that saves time: the step itself, or the one the other way."""
-    if point is not None:
+    """Return a lever with the faster of two values: the step itself, and the one the other way."""
+    if point is not None and (lever.stepped_us is None or point.time_us <= lever.stepped_us):
         return lever._replace(better=to, better_us=point.time_us)
-    if (lever.share or 0) < 0:
+    if point is not None or (lever.share or 0) < 0:
         return lever._replace(better=lever.stepped, better_us=lever.stepped_us)
     return lever
 

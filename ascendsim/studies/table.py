@@ -43,6 +43,12 @@ def share(part: float) -> str:
     return f"{percents:.1f}" if not part or abs(percents) >= 0.1 else f"{percents:.2g}"
 
 
+def three_digits(number: float) -> str:
+    """Print a number to three significant digits, a large one with zeros and without an exponent."""
+    rounded = float(f"{number:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:.3g}"
+
+
 def saving(part: float) -> str:
     """Print what is saved under a heading that says so; a loss as what it is."""
     return f"costs {share(-part)} %" if part < 0 else f"{share(part)} %"

@@ -4,7 +4,7 @@
     energy.read_pj_per_byte.LEVEL   a byte that is read at a level of the memory, or written
     energy.vector_pj_per_cycle      a cycle in which a vector unit works
     energy.core_pj_per_cycle        a cycle of a core that has work in the kernel, busy or idle
-    energy.leakage_pj_per_cycle     a cycle of the whole chip
+    energy.leakage_pj_per_cycle     a cycle of the whole chip, launches among them: kernel follows kernel
 
 Cycles are those of the cube clock. No product that is shipped has any of these figures. Where a product says
 at which clock they hold, they follow its clock and voltage: `profile.voltage` says how.
@@ -64,12 +64,13 @@ def estimate_call(
 @default_arithmetic
 def energy_events(traffic: KernelTraffic, result: KernelResult, profile: Profile) -> tuple[EnergyEvent, ...]:
     """Return the events of a kernel, those without a weight too; ConfigError as of `supply_of`."""
+    run_cycles = round(result.time_us * profile.clock.cube_mhz)
     return tuple(
-        EnergyEvent(path, count, _weight(path, profile)) for path, count in _counts(traffic, result) if count
+        _event(path, count, profile) for path, count in _counts(traffic, result, run_cycles) if count
     )
 
 
-def _counts(traffic: KernelTraffic, result: KernelResult) -> Iterator[tuple[str, int]]:
+def _counts(traffic: KernelTraffic, result: KernelResult, run_cycles: int) -> Iterator[tuple[str, int]]:
     for dtype, macs in traffic.macs.items():
         yield f"energy.mac_pj.{dtype}", macs
     for level in dict.fromkeys(move.level for move in traffic.moves):
@@ -84,13 +85,18 @@ def _counts(traffic: KernelTraffic, result: KernelResult) -> Iterator[tuple[str,
     )
     yield "energy.vector_pj_per_cycle", busy
     yield "energy.core_pj_per_cycle", result.cores_used * result.cycles
-    yield "energy.leakage_pj_per_cycle", result.cycles
+    yield "energy.leakage_pj_per_cycle", run_cycles
 
 
-def _weight(path: str, profile: Profile) -> Fraction | None:
+def _event(path: str, count: int, profile: Profile) -> EnergyEvent:
     figure = profile.figures.get(path)
     if figure is None:
-        return None
+        return EnergyEvent(path, count, None)
     supply = supply_of(profile)
     # Through text, since the float 0.1 is no tenth.
-    return Fraction(str(figure.value)) * (supply.factor(path) if supply else 1)
+    each, *ends = (Fraction(str(number)) for number in (figure.value, *(figure.range or ())))
+    low, high = ends or (each, each)
+    if supply:
+        least, most = supply.ends(path)
+        each, low, high = each * supply.factor(path), low * least, high * most
+    return EnergyEvent(path, count, each, (low, high), figure.confidence == "assumed")

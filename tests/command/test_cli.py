@@ -16,7 +16,7 @@ from ascendsim import ConvProblem
 from ascendsim.cli import main
 from ascendsim.cli.run import WARM_NOTE, _work
 from ascendsim.profile import list_products, load_profile
-from ascendsim.progress import busy, progress
+from ascendsim.progress import busy, progress, time_left
 
 SMALL = ("--input", "1,16,6,6", "--weight", "32,16,3,3", "--padding", "1")
 CYCLES = (*SMALL, "--cycles-only")
@@ -405,12 +405,36 @@ def test_a_long_wait_is_told_in_a_pipe_line_by_line(monkeypatch):
         assert waits_for(r"ascendsim: 0 of 3 \(0 s so far\)\n")
         advance("first")
         advance("second")
-        assert waits_for(r"ascendsim: 2 of 3: second, about \d+ s left \(\d+ s so far\)\n")
+        assert waits_for(r"ascendsim: 2 of 3: second \(\d+ s so far\)\n")
     with busy("computing"):
         assert waits_for(r"ascendsim: computing \(\d+ s so far\)\n")
     told = stream.getvalue()
     time.sleep(0.05)
     assert stream.getvalue() == told  # nothing is told of work that is done
+
+
+@pytest.mark.parametrize(
+    ("done", "seconds", "left"),
+    [
+        (1, 30, ""),
+        (2, 60, ""),
+        (3, 4.9, ""),
+        (3, 6, ", about 194 s left"),
+        (99, 99, ", about 1 s left"),
+        (100, 100, ""),
+    ],
+)
+def test_no_time_is_told_from_the_first_tasks_or_seconds(done, seconds, left):
+    assert time_left(done, 100, seconds) == left
+
+
+@pytest.mark.parametrize("words", ["check", "run", "study why", "study tiling", "study hardware"])
+def test_a_product_file_in_a_wrong_place_is_told_where_it_belongs(words, refusal, tmp_path):
+    file = tmp_path / "m2.toml"
+    file.write_text('base = "910B2"\n')
+    told = refusal(*words.split(), str(file))
+    assert f"`ascendsim profiles {file}` checks" in told
+    assert f"`--product {file}` beside a layer or a call uses it" in told
 
 
 def test_the_figures_of_a_file_are_found_by_its_path(answer, tmp_path):

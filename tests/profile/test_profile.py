@@ -447,6 +447,23 @@ def test_what_a_designer_decides_is_no_ignorance_and_inherits_no_evidence(tmp_pa
     )
 
 
+def test_a_new_file_like_a_product_offers_every_figure_of_energy(tmp_path):
+    text = new_product("910B2")
+    paths = [path for path, _ in _paths(TREE) if path.startswith("energy.")]
+    usual = load_profile("910B2").figures
+    for path in paths:
+        table, _, name = path.rpartition(".")
+        assert path not in usual
+        # Uncommented and given a value it loads.
+        text = text.replace(f"# [{table}]", f"[{table}]")
+        rows = text.partition(f"[{table}]\n")
+        assert f"# {name} [{unit_of(path)}]: " in rows[2].partition("\n\n")[0]
+        own = rows[2].replace(f"# {name} = {{ ", f"{name} = {{ value = 2, ", 1)
+        text = "".join((*rows[:2], own))
+    stated = load_profile(write(tmp_path, text)).figures
+    assert {stated[path].value for path in paths} == {2}
+
+
 def test_a_decision_has_no_range(tmp_path):
     text = (
         'base = "910B2"\n[clock]\n'
@@ -485,6 +502,9 @@ def test_every_path_of_the_schema_has_a_meaning():
         ("l2.capacity_bytes", "bytes"),
         ("paths.L0C_UB.m_stall_share", "share"),
         ("energy.voltage_v.1200", "V"),
+        ("energy.mac_pj.float16", "pJ a multiply-add"),
+        ("energy.read_pj_per_byte.L2", "pJ a byte"),
+        ("energy.leakage_pj_per_cycle", "pJ a cycle"),
         ("cores.cube", ""),
     ],
 )

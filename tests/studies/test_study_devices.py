@@ -81,7 +81,14 @@ def test_two_dies_are_what_910C_means_and_others_state_their_link(tmp_path, caps
     assert step["added_us"] < step["reduce_us"]
     assert main([*words, "--product", "910B2"]) != 0
     assert "its file has no link between devices" in capsys.readouterr().err
+    # The product's link lies in a range; that of the user does not.
+    assert "with 224 GB/s (assumed, 112 to 224) and 0.2 us" in made["answer"]
+    assert "of the backward alone the all-reduce takes" in made["answer"]
     link = "--devices", "4", "--link-gb-per-s", "28", "--link-latency-us", "2"
     assert main([*words, "--product", "910B2", *link]) == 0
-    ring = json.loads(capsys.readouterr().out)["ring"]
-    assert ring == {"devices": 4, "gb_per_s": 28.0, "latency_us": 2.0}
+    made = json.loads(capsys.readouterr().out)
+    assert made["ring"] == {"devices": 4, "gb_per_s": 28.0, "latency_us": 2.0}
+    assert "with 28 GB/s and 2 us" in made["answer"]
+    assert main([*words[:-1], "--product", "910C"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "needs GB/s, alone GB/s: The slowest link" in text

@@ -11,7 +11,14 @@ from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.profile import Change, contradiction, parse_changes, read_changes
 from ascendsim.profile.records import DERIVED
 from ascendsim.profile.sources import ranged_figures
-from ascendsim.report.studies.hardware import hardware_table, hardware_tables, notes, tuned_table
+from ascendsim.report.studies.hardware import (
+    hardware_record,
+    hardware_table,
+    hardware_tables,
+    notes,
+    plans_table,
+    tuned_table,
+)
 from ascendsim.report.studies.hardware_words import hardware_sentence
 from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.gains import study_hardware
@@ -191,6 +198,39 @@ def test_a_plan_that_fits_the_product_as_it_is_is_timed_there():
     there = estimate(problem, **said, product="910A", tiling=plans)
     assert layer.new_plan
     assert layer.plan_us <= there.time_us < layer.base_us == estimate(problem, **said, product="910A").time_us
+
+
+def test_a_row_says_which_plan_is_another_than_before_and_who_else_follows_it():
+    answer = smaller(SMALLER[0])
+    problem = ConvProblem(**load_workload("resnet50").layer("conv1").problem_options(8))
+    (gain,) = answer.gains
+    values = {path: new for path, (_, new) in gain.figures.items()}
+    said = {"output_mask": BOTH, "l2_start": gain.start}
+    before = plans_of_call(problem, **said, product="910A")
+    better = plans_of_call(problem, **said, product=load_profile("910A", overrides=values))
+    found = gain.layers[0].new_plans
+    assert found
+    for new in found:
+        assert new.before == before[new.gradient] != new.better == better[new.gradient]
+        # It saves nothing that the product as it is does not save, too.
+        assert (new.found_for, new.alone) == (gain.change, True)
+    rows = plans_table(answer).values
+    assert [(row[2], row[3], row[-1]) for row in rows] == [
+        ("conv1", new.gradient, "as well") for new in found
+    ]
+    for new, row in zip(found, rows, strict=True):
+        fields = {**new.before.to_dict(), **new.better.to_dict()}
+        changed = [
+            name for name in fields if new.before.to_dict().get(name) != new.better.to_dict().get(name)
+        ]
+        assert (
+            f"{changed[0]} {new.before.to_dict()[changed[0]]} to {new.better.to_dict()[changed[0]]}" in row[4]
+        )
+    assert [row["gradient"] for row in hardware_record(answer)["gains"][0]["layers"][0]["new_plans"]] == [
+        new.gradient for new in found
+    ]
+    (same,) = answered(question("scalar.issue_cycles=x2", starts=("warm",))).gains
+    assert same.layers[0].new_plans == ()
 
 
 def test_what_a_layer_saves_without_the_change_is_no_saving_of_another_that_pays():

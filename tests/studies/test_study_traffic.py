@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from fractions import Fraction
 from functools import partial
+from operator import mul
 from random import Random
 
 import pytest
@@ -44,6 +45,7 @@ from ascendsim.report.studies.traffic import traffic_answered
 from ascendsim.studies.accounts import SHOWN, LeverQuestion, TrafficQuestion
 from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.levers import steps_of, study_levers
+from ascendsim.studies.table import three_digits
 from ascendsim.studies.traffic import estimate_call, study_traffic
 from ascendsim.workloads import load_workload
 from tests.helpers.both_engines import random_call, random_matmul
@@ -249,11 +251,14 @@ def test_energy_is_the_sum_over_all_events(tmp_path, capsys):
         total += row["read_bytes"] * Fraction(WEIGHTS[f"read_pj_per_byte.{row['level']}"])
         total += row["written_bytes"] * Fraction(WEIGHTS[f"write_pj_per_byte.{row['level']}"])
     for kernel in result.kernels:
-        total += kernel.macs * Fraction("0.7") + kernel.cycles * (3 * kernel.cores_used + Fraction("0.01"))
+        total += kernel.macs * Fraction("0.7") + kernel.cycles * 3 * kernel.cores_used
+        # The chip leaks while a kernel is started, too: of 1800 MHz.
+        total += (kernel.cycles + round(kernel.launch_us * 1800)) * Fraction("0.01")
         for phase in kernel.times.phases:
             for work in phase.cores:
                 total += len(work.cores) * work.busy.get("V", 0) * Fraction("12.5")
     assert found["energy_pj"] == float(total)
+    assert found["energy_between_pj"] == [float(total)] * 2
     assert found["lacking"] == []
 
 
@@ -266,6 +271,37 @@ def test_what_the_product_lacks_is_named_and_not_counted(tmp_path, capsys):
     assert main(["study", "traffic", *LAYER, "--product", str(product)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert f"uJ at least: {len(bare['lacking']) - 1} figures of [energy] are not known" in text
+
+
+def test_energy_lies_between_the_ends_of_ranges_and_says_how_many_figures_have_one(tmp_path, capsys):
+    product = tmp_path / "ranged.toml"
+    rows = (
+        'mac_pj.float16 = { value = 2, source = "t", confidence = "assumed", range = [1, 5] }',
+        'read_pj_per_byte.L1 = { value = 0.5, source = "t", confidence = "paper", range = [0.25, 1] }',
+        'write_pj_per_byte.L1 = { value = 0, source = "t", confidence = "assumed", range = [0, 1] }',
+        'core_pj_per_cycle = { value = 3, source = "t", confidence = "design" }',
+    )
+    product.write_text("\n".join(['base = "910B2"', 'product = "own"', 'variant = "own"', "[energy]", *rows]))
+    assert main(["study", "traffic", *LAYER, "--product", str(product), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    events = {row["figure"].removeprefix("energy."): row for row in found["events"]}
+    counts = [events[name]["count"] for name in (row.partition(" = ")[0] for row in rows)]
+    for ends, got in (((1, 0.25, 0, 3), 0), ((5, 1, 1, 3), 1)):
+        assert found["energy_between_pj"][got] == sum(map(mul, counts, ends))
+    assert found["energy_pj"] == sum(map(mul, counts, (2, 0.5, 0, 3)))
+    assert "of 4 known figures 3 have a range, and 2 are assumed" in found["answer"]
+    row = events["mac_pj.float16"]
+    assert (row["unit"], row["range"]) == ("pJ a multiply-add", "1 to 5, assumed")
+    assert (row["low_uj"], row["high_uj"]) == (counts[0] / 1e6, 5 * counts[0] / 1e6)
+    assert events["core_pj_per_cycle"]["unit"] == "pJ a cycle"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(3554.3, "3,550"), (34.865, "34.9"), (999.7, "1,000"), (0.001234, "0.00123"), (0, "0")],
+)
+def test_three_digits_are_shown(number, text):
+    assert three_digits(number) == text
 
 
 # --- Does energy follow the clock and its voltage? ---------------------------------------------------------
@@ -312,6 +348,22 @@ def test_energy_at_the_clock_at_which_the_figures_hold_is_that_without_a_voltage
     assert slow.record["volts"] == 0.75
     assert "1300 MHz and 0.75 V; the figures of [energy] hold at 1800 MHz and 0.9 V" in slow.notes[0]
     assert "takes 0.6944 times as much energy, a cycle of leakage 1.154 times" in slow.notes[0]
+
+
+def test_energy_has_the_bounds_that_voltages_give(tmp_path):
+    # At 1300 MHz the voltage is the mean of both: (0.6 + x) / 2x, with x from 0.8 to 1 V at 1800 MHz.
+    path = weighed(tmp_path, {**WEIGHTS, **SUPPLY}.items())
+    text, found = path.read_text(), "voltage_v.1800 = { value = 0.9,"
+    assert found in text
+    text = text.replace(found, f"{found} range = [0.8, 1.0],")
+    path.write_text(
+        f'{text}\n[clock]\ncube_mhz = {{ value = 1300, source = "a test", confidence = "design" }}'
+    )
+    answer = study_traffic(TrafficQuestion("a test", path, (CALL,)), partial(estimate_call, {}))
+    (event,) = [event for event in answer.events if event.figure.endswith("core_pj_per_cycle")]
+    each = Fraction(WEIGHTS["core_pj_per_cycle"])
+    assert event.ends_pj == (each * Fraction(8, 10) ** 2, each * Fraction(7, 8) ** 2)
+    assert event.each_pj == each * Fraction(25, 36)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ascendsim.studies.hardware.records import StudiedLayer
     from ascendsim.workloads import Layer, Workload
 
+NAMED = 3  # kinds of layers that are left out
+
 
 def add_engine_options(command: Any, *, has_table: bool = True) -> None:
     """Add the options of every study: workers, budget, the store of answers, files to write.
@@ -297,10 +299,10 @@ def layers_of(arguments: Any, *, convolutions: bool = False) -> tuple[str, tuple
     title = f"{layers_title(arguments.layer, rows, workload)}, batch {batch}"
     if workload.left_out and not arguments.layer:
         lost = left_out_of(workload)
-        count, part = sum(one["count"] for one in lost["layers"]), share(lost["share"])
-        title += (
-            f" (without {count} layers, {'at least ' * bool(lost['unknown'])}{part} % of its multiply-adds)"
-        )
+        names = [f"{one.name} ({one.kind}{f' x {one.count}' * (one.count > 1)})" for one in workload.left_out]
+        named = ", ".join(names[:NAMED]) + f" and {len(names) - NAMED} more" * (len(names) > NAMED)
+        part = f"{'at least ' * bool(lost['unknown'])}{share(lost['share'])} %"
+        title += f" (without {named}: {part} of its multiply-adds)"
     return title, tuple(found)
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from ascendsim.profile import load_profile
 from ascendsim.report.page import Page, Section
 from ascendsim.report.studies.answer import Answered, Compared
+from ascendsim.report.tables import value
 from ascendsim.studies.table import Table, form, microseconds, numbers, percent, share, us, words
 
 if TYPE_CHECKING:
@@ -35,21 +37,30 @@ DEFINITIONS = {
     "all-reduce": "A ring of n devices: 2 (n - 1) steps, each of an nth of the bytes and one latency.",
     "added": "What the all-reduces add to the calls of a device if each begins as soon as it can.",
     "alone, overlapped": "Their part of the step, begun after all calls, or as soon as they can.",
-    "needs, alone GB/s": "The slowest link, of each direction, at which that part counts as none (--most).",
+    "needs GB/s, alone GB/s": "The slowest link, in each direction, at which the all-reduce takes no more of "
+    "the step than counts as none (--most): overlapped with calls, and alone, begun after all calls.",
 }
 
 
 def devices_sentence(answer: DevicesAnswer) -> str:
     """Answer in one sentence."""
     question, ring, first = answer.question, answer.ring, answer.steps[0]
-    where = f"On {ring.devices} {answer.variant} with {float(ring.gb_per_s):g} GB/s and "
+    where = f"On {ring.devices} {answer.variant} with {float(ring.gb_per_s):g} GB/s{_ranged(answer)} and "
     where += f"{float(ring.latency_us):g} us between them, {question.title} each"
-    takes = f"the all-reduce takes {share(first.alone_share)} % of the step, overlapped "
+    takes = f"of the backward alone the all-reduce takes {share(first.alone_share)} %, overlapped "
     takes += f"{share(first.added_share)} % ({microseconds(first.added_us)} us)"
     most = percent(float(question.most))
     if first.needed_gb_per_s is None:
         return f"{where}: {takes}; no link brings it to {most}: its latencies alone take longer."
     return f"{where}: {takes}; {RATE(first.needed_gb_per_s)} GB/s bring it to {most}."
+
+
+def _ranged(answer: DevicesAnswer) -> str:
+    """Say between what the product's figure of the link lies, where it is the product's and has a range."""
+    figure = load_profile(answer.question.product).figures.get("package.link_gb_per_s")
+    if answer.question.gb_per_s is not None or figure is None or figure.range is None:
+        return ""
+    return f" ({figure.confidence}, {value(figure.range[0])} to {value(figure.range[-1])})"
 
 
 def devices_answered(answer: DevicesAnswer) -> Answered:
@@ -58,6 +69,7 @@ def devices_answered(answer: DevicesAnswer) -> Answered:
     layers = [Table.of(f"Layers, L2 {step.l2_start}", LAYERS, step.layers) for step in answer.steps]
     sentence, title = devices_sentence(answer), f"{answer.question.title}, on several devices"
     sections = (Section("Steps", NOTES, (), (table,)), Section("Layers", (), (), tuple(layers)))
+    legend = tuple(f"{word}: {meaning}" for word, meaning in DEFINITIONS.items())
     ring = {name: float(value) for name, value in answer.ring._asdict().items()}
     record = {
         "answer": sentence,
@@ -66,7 +78,7 @@ def devices_answered(answer: DevicesAnswer) -> Answered:
         "most": float(answer.question.most),
         "steps": [asdict(step) for step in answer.steps],
     }
-    return Answered(Page(title, sentence, sections, DEFINITIONS, {}), record, (table,), NOTES)
+    return Answered(Page(title, sentence, sections, DEFINITIONS, {}), record, (table,), NOTES, legend=legend)
 
 
 def devices_compared(answers: Sequence[DevicesAnswer]) -> Compared:

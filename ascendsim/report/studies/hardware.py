@@ -28,7 +28,15 @@ from ascendsim.report.studies.hardware_words import (
     without,
 )
 from ascendsim.report.tables import value
-from ascendsim.studies.hardware.records import CORES, Design, DesignAnswer, Gain, HardwareAnswer, LayerGain
+from ascendsim.studies.hardware.records import (
+    CORES,
+    Design,
+    DesignAnswer,
+    Gain,
+    HardwareAnswer,
+    LayerGain,
+    NewPlan,
+)
 from ascendsim.studies.records import PARTS
 from ascendsim.studies.table import Table, form, microseconds, numbers, saving, share, us, words
 from ascendsim.timing.l2 import l2_meanings
@@ -46,6 +54,11 @@ GAINS = (
 )
 TUNED = (words("change"), words("L2"), us("before"), us("after"), numbers("saves", show=saving))
 PARTED = (words("change"), words("L2"), words("when"), *(us(part) for part in PARTS), us("us"))
+PLANS = (
+    *(words("change"), words("L2"), words("layer"), words("gradient"), words("before to better", "plans")),
+    *(words("planned for", "found_for"), words("without it", "alone")),
+)
+FOLLOWED = {True: "as well", False: "no"}  # whether the product as it is follows the plan
 LAYERS = (words("layer"), numbers("count", show=str), *TIMES, numbers("saves", "share", saving))
 DEFINITIONS = {
     "before": "Microseconds on the unchanged product, launches included, over all layers and their counts.",
@@ -56,6 +69,8 @@ DEFINITIONS = {
     "better": "Each gradient of each layer under the fastest of all plans: these two, and those of every "
     "change that fits inside this one. Buffers and cores that a plan does not need are left unused where "
     "that is faster, and a faster part that costs time is held back: whatever has more is never slower.",
+    "planned for, without it": "The change whose product chooses the plan by default, this one or another; "
+    "whether the unchanged product is fastest under it as well: what that saves is *plan alone*.",
     "tuned": "Each gradient of each layer under the best plan that is found for it, before and after the "
     "change alike; what that saves is what the change buys once plans are made for it.",
     "saves": "The part of the time before that the change saves, under the better plans.",
@@ -144,9 +159,34 @@ def tuned_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
     return Table("Under plans tuned for each, in microseconds", TUNED, tuple(rows))
 
 
+def plans_table(answer: HardwareAnswer, *, short: bool = False) -> Table:
+    """Show the plans of the better times that are others than before."""
+    rows = tuple(
+        (gain.change, gain.start, row.layer, new.gradient, _apart(new), new.found_for, FOLLOWED[new.alone])
+        for gain in _shown(answer, short=short)
+        for row in gain.layers
+        for new in row.new_plans
+    )
+    return Table("Plans of the better times, where they are others than before", PLANS, rows)
+
+
+def _apart(new: NewPlan) -> str:
+    """Name the loop nests of both plans, or of one nest the fields that differ."""
+    if new.before.nest != new.better.nest:
+        return f"{new.before.nest} to {new.better.nest}"
+    first, last = new.before.to_dict(), new.better.to_dict()
+    names = [name for name in {**first, **last} if first.get(name) != last.get(name)]
+    told = [f"{name} {first.get(name, '-')} to {last.get(name, '-')}" for name in names]
+    more = f" and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    return f"{new.better.nest}: {', '.join(told[:NAMED])}{more}"
+
+
 def hardware_tables(answer: HardwareAnswer) -> list[Table]:
     """Return the tables for a terminal."""
     tables = [parts_table(answer, short=True), tuned_table(answer, short=True)]
+    plans = plans_table(answer, short=True)
+    # More rows are for the page.
+    tables += [plans] if len(plans.values) <= MANY else []
     # The sentence says what the figures of a single change were and become.
     if len({gain.change for gain in answer.gains}) > 1 or any(len(g.figures) > NAMED for g in answer.gains):
         tables.append(figure_table(answer, short=True))
@@ -236,7 +276,8 @@ def hardware_page(answer: HardwareAnswer) -> Page:
         )
         for start in dict.fromkeys(gain.start for gain in drawn)
     )
-    others = [table for table in (parts_table(answer), tuned_table(answer)) if table.values]
+    shown = parts_table(answer), tuned_table(answer), plans_table(answer)
+    others = [table for table in shown if table.values]
     sections = [
         Section("What each change buys", tuple(notes(answer)), pictures, (hardware_table(answer), *others)),
         Section("What is changed", (), (), (figure_table(answer),)),
@@ -250,7 +291,9 @@ def hardware_page(answer: HardwareAnswer) -> Page:
 def hardware_answered(answer: HardwareAnswer) -> Answered:
     """Tell an answer; a terminal shows of many changes those that change something."""
     tables, said = hardware_tables(answer), notes(answer, short=True)
-    return Answered(hardware_page(answer), hardware_record(answer), tuple(tables), tuple(said))
+    word = "planned for, without it"
+    legend = (f"{word}: {DEFINITIONS[word]}",) if any(table.columns == PLANS for table in tables) else ()
+    return Answered(hardware_page(answer), hardware_record(answer), tuple(tables), tuple(said), legend=legend)
 
 
 def hardware_compared(answers: Sequence[HardwareAnswer]) -> Compared:
@@ -315,7 +358,11 @@ def _layer_record(row: LayerGain) -> dict[str, Any]:
         "tuned_us",
         "new_plan",
     )
-    return {name: getattr(row, name) for name in (*names, "plan_us", "misfit")}
+    plans = [
+        new._asdict() | {"before": new.before.to_dict(), "better": new.better.to_dict()}
+        for new in row.new_plans
+    ]
+    return {name: getattr(row, name) for name in (*names, "plan_us", "misfit")} | {"new_plans": plans}
 
 
 DESIGN_DEFINITIONS = {

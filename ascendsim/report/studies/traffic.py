@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
+from ascendsim.profile.new import unit_of
 from ascendsim.profile.schema import LEVELS
 from ascendsim.profile.voltage import LEAKAGE
 from ascendsim.report.page import Page, Picture, Section, StackedBar, Stacks
 from ascendsim.report.studies.answer import Answered
 from ascendsim.report.tables import size, value
-from ascendsim.studies.accounts import SHOWN, Lever, LeverAnswer, TrafficAnswer, energy_pj, lacking
-from ascendsim.studies.table import Table, form, microseconds, numbers, percent, saving, share, us, words
+from ascendsim.studies.accounts import (
+    SHOWN,
+    EnergyEvent,
+    Lever,
+    LeverAnswer,
+    TrafficAnswer,
+    energy_between,
+    energy_pj,
+    lacking,
+)
+from ascendsim.studies.table import (
+    Table,
+    form,
+    microseconds,
+    numbers,
+    percent,
+    saving,
+    share,
+    three_digits,
+    us,
+    words,
+)
 
 BYTES = (
     *(words("layer"), numbers("count", show=str), words("kernel"), words("level"), words("operand")),
@@ -32,9 +54,12 @@ ENERGY = (
     *(
         words("figure"),
         numbers("events", "count"),
-        numbers("pJ each", "each_pj", form(".6g"), absent="unknown"),
+        numbers("value", "each_pj", form(".6g"), absent="unknown"),
+        words("unit"),
+        words("range"),
     ),
-    *(numbers("uJ", "energy_uj", form(",.3f"), absent="unknown"),),
+    numbers("uJ", "energy_uj", three_digits, absent="unknown"),
+    *(numbers("low", "low_uj", three_digits), numbers("high", "high_uj", three_digits)),
 )
 LEVERS = (
     *(
@@ -47,7 +72,7 @@ LEVERS = (
         numbers("time %", "share", share, absent="-"),
         numbers("% per %", "elasticity", form(".2f"), absent="-"),
     ),
-    *(numbers("better", show=value, absent="-"), numbers("saves", show=saving, absent="-")),
+    *(numbers("best of both", "better", value, absent="-"), numbers("saves", show=saving, absent="-")),
 )
 BOUNDS = (
     *(
@@ -65,7 +90,9 @@ MEANINGS = {
     "reads per byte": "Bytes that are read at the level, for each byte of the tensor as the kernel sees it.",
     "time %": "What the figure alone, changed as the columns before say and plans held, adds to the time.",
     "% per %": "The logarithm of both times' ratio over that of both values: the derivative over that step.",
-    "better, saves": "The figure moved the way that saves, by the same factor, and the saved part.",
+    "best of both, saves": "Of the figure at `to` and moved as far the other way, the value that takes less "
+    "time, and the part of the time that it saves. Where it costs, both ways cost. A dash: the other way was "
+    "not asked, or the call cannot be timed so under its plans.",
     "behind it": "The busiest pipe once every figure of the present bound is 16 times better, the links "
     "from and to L2 and memory among those of MTE2, MTE3 and FIX; what that saves is the most that any "
     "change of this pipe alone can buy.",
@@ -115,13 +142,27 @@ def _by_operand(answer: TrafficAnswer) -> Iterator[tuple[str, str, int, int]]:
 def energy_table(answer: TrafficAnswer) -> Table:
     """Show the events of all calls and the energy of each kind."""
     rows = tuple(
-        (one.figure, one.count, _plain(one.each_pj), _plain(one.energy_pj, 1_000_000))
+        (one.figure, one.count, _plain(one.each_pj), unit_of(one.figure), _range_of(one), *_micro([one]))
         for one in answer.events
     )
     return Table("Energy of all calls", ENERGY, rows)
 
 
-def _plain(exact: Any, by: int = 1) -> float | None:
+def _is_ranged(event: EnergyEvent) -> bool:
+    return event.ends_pj is not None and event.ends_pj[0] != event.ends_pj[1]
+
+
+def _range_of(event: EnergyEvent) -> str:
+    said = " to ".join(map(value, event.ends_pj or ())) if _is_ranged(event) else ""
+    return f"{said}, assumed" if event.assumed else said
+
+
+def _micro(events: Sequence[EnergyEvent]) -> list[float | None]:
+    """Return microjoules: as figures are, at least, at most."""
+    return [_plain(each, 1_000_000) for each in (energy_pj(events), *(energy_between(events) or (None,) * 2))]
+
+
+def _plain(exact: Fraction | None, by: int = 1) -> float | None:
     return None if exact is None else float(exact / by)
 
 
@@ -133,7 +174,12 @@ def traffic_sentence(answer: TrafficAnswer) -> str:
     if energy is None:
         return f"{found} Its energy is unknown: no figure of [energy] is known of {answer.variant}."
     part = f" at least: {len(lacks)} figures of [energy] are not known" if lacks else ""
-    return f"{found} It takes {float(energy / 1_000_000):,.3f} uJ{part}."
+    known = [event for event in answer.events if event.ends_pj is not None]
+    ranged, assumed = sum(map(_is_ranged, known)), sum(event.assumed for event in known)
+    middle, low, high = (three_digits(number or 0.0) for number in _micro(answer.events))
+    between = f" ({low} to {high})" if ranged else ""
+    how_sure = f"of {len(known)} known figures {ranged} have a range, and {assumed} are assumed"
+    return f"{found} It takes {middle} uJ{between}{part}; {how_sure}."
 
 
 def _energy_notes(answer: TrafficAnswer) -> tuple[str, ...]:
@@ -159,7 +205,8 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
         make(answer) for make in (bytes_table, held_table, levels_table, energy_table)
     )
     energy_known = energy_pj(answer.events) is not None
-    shown = (energy,) * energy_known
+    total = energy.with_total(("all", *[None] * 2, *[""] * 2, *_micro(answer.events)))
+    shown = (total,) * energy_known
     sentence, title = traffic_sentence(answer), f"Bytes of {answer.question.title} on {answer.variant}"
     caption = "Bytes that are read and written at each level, by operand, all calls."
     sections = (
@@ -177,6 +224,7 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
         "profile": answer.digest,
         "time_us": answer.time_us,
         "energy_pj": _plain(energy_pj(answer.events)),
+        "energy_between_pj": [_plain(end) for end in energy_between(answer.events) or ()],
         "lacking": list(lacking(answer.events)),
         "volts": _plain(answer.supply and answer.supply.volts),
         "bytes": every.records(),
@@ -236,11 +284,11 @@ def why_sentence(answer: LeverAnswer) -> str:
     )
     best = [lever for lever in answer.levers[:SHOWN] if (lever.saves or 0) > 0]
     if best:
-        first = max(best, key=lambda lever: lever.saves or 0)
-        found += (
-            f" What lifts it most is {first.figure} from {value(first.value)} to {value(first.better)}: "
-            f"that saves {saving(first.saves or 0)}."
-        )
+        most = saving(max(lever.saves or 0 for lever in best))
+        # Those that print alike tie.
+        first = [lever for lever in best if saving(lever.saves or 0) == most]
+        told = " or ".join(f"{one.figure} from {value(one.value)} to {value(one.better)}" for one in first)
+        found += f" What lifts it most is {told}: {'either' if len(first) > 1 else 'that'} saves {most}."
     return found
 
 
@@ -273,4 +321,7 @@ def why_answered(answer: LeverAnswer) -> Answered:
         Section("Every figure", (), (), (every,), collapsed=True),
     )
     page = Page(f"Why {answer.question.title} is slow on {answer.variant}", sentence, sections, MEANINGS)
-    return Answered(page, record, (bounds, top), tuple(notes))
+    legend = (
+        f"{word}: {MEANINGS[word]}" for word in ("behind it", "time %", "% per %", "best of both, saves")
+    )
+    return Answered(page, record, (bounds, top), tuple(notes), legend=tuple(legend))

@@ -17,7 +17,14 @@ from ascendsim.studies.engine.point import NETWORK, Before, StudyPoint
 from ascendsim.studies.engine.run import Budget, Engine, require_answer
 from ascendsim.studies.hardware.doubt import Saving, doubt_of
 from ascendsim.studies.hardware.plans import AS_IT_IS, GRADIENTS, Best, Family, Plans, Way, keeps, under
-from ascendsim.studies.hardware.records import Gain, HardwareAnswer, LayerGain, Question, StudiedLayer
+from ascendsim.studies.hardware.records import (
+    Gain,
+    HardwareAnswer,
+    LayerGain,
+    NewPlan,
+    Question,
+    StudiedLayer,
+)
 from ascendsim.studies.sweep import studied
 from ascendsim.studies.tuning.records import TilingQuestion
 from ascendsim.studies.tuning.search import tune
@@ -224,6 +231,23 @@ class _Tried:
             same.reason,
             (base.parts_us, ways.answers[0].parts_us),
             ways.speed_us,
+            self._new_plans(place, design, ways.way.plans, best[0, place].way.plans),
+        )
+
+    def _new_plans(self, place: Place, design: int, better: Plans, alone: Plans) -> tuple[NewPlan, ...]:
+        """Return the plans of the better time that are others than before, by gradient."""
+        before, others = self.own[0, place][0], (design, *range(1, len(self.family.changes)))
+
+        def found_for(name: str) -> str:
+            found = (
+                at for at in others if any(own.get(name) == better[name] for own in self.own[at, place][1:])
+            )
+            return self.family.changes[next(found, 0)].name
+
+        return tuple(
+            NewPlan(name, before[name], plan, found_for(name), alone.get(name) == plan)
+            for name, plan in better.items()
+            if plan != before.get(name, plan)
         )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.layers import LayerProblem
 from ascendsim.profile import Change, CostFormula
 from ascendsim.studies.records import StudyAnswer
@@ -52,6 +53,20 @@ class Question:
     margin: float = 0.0
 
 
+class NewPlan(NamedTuple):
+    """A plan of a gradient in the better time that is another than before the change.
+
+    found_for  the change whose product chooses it by default; this one, if it does; "": none does
+    alone      whether the unchanged product is fastest under it, too
+    """
+
+    gradient: str
+    before: Plan
+    better: Plan
+    found_for: str
+    alone: bool
+
+
 @dataclass(frozen=True, slots=True)
 class LayerGain:
     """One layer under one change and start: microseconds of one call.
@@ -68,6 +83,7 @@ class LayerGain:
     misfit     why the plans of the unchanged product do not fit the changed one; "" where they do
     parts_us   of the time before and of the better time: each of `records.PARTS`
     speed_us   the better time before parts that are faster for the change are held back to the speed they had
+    new_plans  the plans of the better time that are others than before
     """
 
     layer: str
@@ -82,6 +98,7 @@ class LayerGain:
     misfit: str = ""
     parts_us: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     speed_us: float = 0.0
+    new_plans: tuple[NewPlan, ...] = ()
 
     @property
     @default_arithmetic
