@@ -81,6 +81,11 @@ class Workload:
     batch: int | None = None
     left_out: tuple[LeftOut, ...] = ()
 
+    @property
+    def convolutions(self) -> tuple[Layer, ...]:
+        """Its layers of that kind alone."""
+        return tuple(layer for layer in self.layers if layer.kind == "conv")
+
     def layer(self, name: str) -> Layer:
         """Return one layer by name.
 
