@@ -308,6 +308,10 @@ def test_own_file(tmp_path):
             'layers = [{ name = "a", input = [1], weight = [1], mask = ["inputs"] }]',
             "`mask` must be a list of some of input, weight, bias, not",
         ),
+        (
+            'layers = [{ name = "a", kind = "linear", input = [1], weight = [1, 1], images = 2 }]',
+            "`images` is of a convolution; a linear has them in `input`",
+        ),
         ('layers = [{ name = "a", input = [1], weight = [1], mask = [] }]', r"some of input, .*, not \[\]"),
         ('bias = 1\nlayers = [{ name = "a", input = [1], weight = [1] }]', "`bias` must be true or false"),
         (

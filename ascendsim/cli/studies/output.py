@@ -112,7 +112,7 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
 
     limits = budgets_of(arguments)
     compute = partial(measure, limits=limits)
-    with Store(arguments.store or _default_store()) as store, counted() as tell:
+    with Store(arguments.store or _default_store()) as store, counted(arguments.trials) as tell:
 
         def advance(done: int, total: int, point: Any) -> None:
             tell(done, total, point.label)

@@ -79,7 +79,8 @@ def cases_of(arguments: Any) -> tuple[str, str, list[ConvCase]]:
 
 def _about(arguments: Any, cases: Sequence[ConvCase]) -> str:
     """Say which batch is timed, where it comes from, and of how many of its images gradients are computed."""
-    (batch,) = {case.batch for case in cases}
+    # A convolution may take several images for each one of the batch.
+    batch = min(case.batch for case in cases)
     told = f"Times are those of batch {batch}"
     if arguments.batch is None and arguments.input is None:
         known = load_workload(arguments.workload or DEFAULT_WORKLOAD).batch is not None
