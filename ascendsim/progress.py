@@ -61,36 +61,43 @@ class Counted:
 
     A study makes calls in rounds, and each round depends on the answers of the last: the number of rounds is
     not known before. So two counts are shown, of the round and of the whole. `computed` is the second one.
+    Where the user allows `most` calls of all rounds, what is left is of these, else of the round.
     """
 
-    def __init__(self, show: Callable[[int, int, str], None]) -> None:
+    def __init__(self, show: Callable[[int, int, str, str], None], most: int | None = None) -> None:
         self.computed = 0
-        self._show = show
+        self._show, self._most = show, most
 
     def __call__(self, done: int, total: int, name: str) -> None:
         """Take in that a point was computed: the `done`th of `total` of its round."""
         self.computed += 1
-        said = f"{done} of {total} calls of this round, {self.computed} in all rounds so far: {name}"
-        self._show(done, total, said)
+        count = f"{done} of {total} calls of this round, {self.computed}"
+        if self._most:
+            said = f"{count} of at most {self._most} in all rounds: {name}"
+            self._show(self.computed, self._most, said, "of all rounds at most")
+        else:
+            self._show(done, total, f"{count} in all rounds so far: {name}", "of this round")
 
 
 @contextmanager
-def counted() -> Iterator[Counted]:
-    """Give what to call with (done, all of this round, name of the one just done).
+def counted(most: int | None = None) -> Iterator[Counted]:
+    """Give what to call with (done, all of this round, name of the one just done); `most` of all rounds.
 
     On a terminal a bar; in a pipe a line every ten seconds on standard error, so that a log shows life.
     """
     if not sys.stderr.isatty():
         line = _LineNowAndThen()
-        yield Counted(line)
+        yield Counted(line, most)
         return
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     with _bar(BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False)) as bar:
         task = bar.add_task("", total=None)
-        yield Counted(
-            lambda done, total, said: bar.update(task, completed=done, total=total, description=said)
-        )
+
+        def show(done: int, total: int, said: str, part: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"left {part}; {said}")
+
+        yield Counted(show, most)
 
 
 def _bar(*columns: ProgressColumn) -> Progress:
@@ -108,13 +115,13 @@ class _LineNowAndThen:
     def __init__(self) -> None:
         self._said = self._began = self._last = monotonic()
 
-    def __call__(self, done: int, total: int, said: str) -> None:
+    def __call__(self, done: int, total: int, said: str, part: str) -> None:
         # A round begins where the one before it ended.
         self._began, self._last = (self._last if done == 1 else self._began), monotonic()
         if self._last - self._said >= self.SECONDS:
             self._said = self._last
             left = time_left(done, total, self._last - self._began)
-            print(f"{said}{left}", file=sys.stderr, flush=True)
+            print(f"{said}{left and f'{left} {part}'}", file=sys.stderr, flush=True)
 
 
 @contextmanager

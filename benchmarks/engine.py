@@ -26,7 +26,7 @@ from time import process_time
 from ascendsim import ConvProblem, estimate
 from ascendsim.workloads import load_workload
 def run():
-    for layer in load_workload("resnet50").layers:
+    for layer in load_workload("resnet50").convolutions:
         problem = ConvProblem(**layer.problem_options({batch}))
         estimate(problem, product={product!r}, output_mask=(True, True, False))
 run()

@@ -53,7 +53,7 @@ def main(product: str = "910B2") -> None:
     """Print the largest kernel and the sum of all."""
     batch = int(sys.argv[1]) if sys.argv[1:] and sys.argv[1].isdecimal() else 256
     profile, rows = load_profile(product), []
-    for layer in load_workload("resnet50").layers:
+    for layer in load_workload("resnet50").convolutions:
         problem = ConvProblem(**layer.problem_options(batch))
         results = estimate(problem, product=product, output_mask=(True, True, False)).kernels
         rows += [measure(result.kernel, profile) for result in results]

@@ -27,7 +27,7 @@ from ascendsim.studies.engine.run import Store
 from ascendsim.workloads import load_workload
 
 def points():
-    problems = [ConvProblem(**layer.problem_options(32)) for layer in load_workload("resnet50").layers]
+    problems = [ConvProblem(**layer.problem_options(32)) for layer in load_workload("resnet50").convolutions]
     for at in count():
         changes = {"paths.GM_L1.bytes_per_cycle": 100 + at, "l2.capacity_bytes": (96 + at) << 20}
         for start, problem in product(("warm", "cold", "handed"), problems):

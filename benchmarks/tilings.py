@@ -30,7 +30,7 @@ from ascendsim.ops.tiling.choose import choose
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.workloads import load_workload
 profile = load_profile("910B2")
-problems = [ConvProblem(**layer.problem_options(1)) for layer in load_workload("resnet50").layers]
+problems = [ConvProblem(**layer.problem_options(1)) for layer in load_workload("resnet50").convolutions]
 for _ in range(2):
     begin = process_time()
     for problem in problems:
@@ -42,7 +42,7 @@ for _ in range(2):
 
 def layer_problem() -> ConvProblem:
     """Return the layer that the target is stated for."""
-    [layer] = [layer for layer in load_workload("resnet50").layers if layer.name == "s3b1_3x3"]
+    [layer] = [layer for layer in load_workload("resnet50").convolutions if layer.name == "s3b1_3x3"]
     return ConvProblem(**layer.problem_options(32))
 
 

@@ -32,7 +32,7 @@ def tuned(product: str, layer: str, gradient: str, trials: int) -> tuple[float, 
 def main(product: str = "910B2") -> None:
     """Print a line for each kernel, the total, and the one kernel with a target of its own."""
     totals = [0.0, 0.0]
-    for at, layer in enumerate(load_workload("resnet50").layers):
+    for at, layer in enumerate(load_workload("resnet50").convolutions):
         for gradient in ("grad_input", "grad_weight"):
             if at == 0 and gradient == "grad_input":
                 continue

@@ -31,7 +31,7 @@ LAYER = ConvProblem(input=(4, 128, 28, 28), weight=(128, 128, 3, 3), padding=1)
 ESTIMATES = """
 from ascendsim import ConvProblem, estimate
 from ascendsim.workloads import load_workload
-for layer in load_workload("resnet50").layers:
+for layer in load_workload("resnet50").convolutions:
     problem = ConvProblem(**layer.problem_options(1))
     estimate(problem, product="910B2", output_mask=(True, True, False))
 """
@@ -48,7 +48,7 @@ import sys
 from ascendsim import ConvProblem, Item, estimate_many
 from ascendsim.workloads import load_workload
 if __name__ == "__main__":
-    problems = [ConvProblem(**layer.problem_options(1)) for layer in load_workload("resnet50").layers]
+    problems = [ConvProblem(**layer.problem_options(1)) for layer in load_workload("resnet50").convolutions]
     items = [
         Item(problem, product=product, output_mask=(True, True, False))
         for product in ("910B2", "910_9382", "950PR_9589", "310P3")

@@ -69,7 +69,7 @@ def changes_of(profile: Profile) -> tuple[Change, ...]:
 
 def layers_of(batch: int, names: Sequence[str] = ()) -> tuple[StudiedLayer, ...]:
     """Return layers of ResNet-50, all unless they are named, with the gradients that training asks for."""
-    rows = [row for row in load_workload("resnet50").layers if not names or row.name in names]
+    rows = [row for row in load_workload("resnet50").convolutions if not names or row.name in names]
     return tuple(StudiedLayer(row.name, ConvProblem(**row.problem_options(batch)), row.mask) for row in rows)
 
 

@@ -51,7 +51,7 @@ class Tuned(NamedTuple):
 
 def kernels(batch: int) -> Iterator[tuple[str, str, int, ConvProblem]]:
     """Yield (layer, gradient, count, convolution) of those that training asks for."""
-    for layer in load_workload("resnet50").layers:
+    for layer in load_workload("resnet50").convolutions:
         for gradient, asked in zip(GRADIENTS, layer.mask[:2], strict=True):
             if asked:
                 yield layer.name, gradient, layer.count, ConvProblem(**layer.problem_options(batch))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ascendsim.cli.tensors import npz_attributes, read_npz
 from ascendsim.errors import ConfigError, ShapeError
 from ascendsim.ops.options.keywords import CHOICES, Keywords, l2_start_given, meanings
-from ascendsim.workloads import Layer, Workload, load_workload, workload_names
+from ascendsim.workloads import Layer, LeftOut, Workload, load_workload, workload_names
 
 if TYPE_CHECKING:
     from ascendsim.ops.problems.convolution import ConvProblem
@@ -197,11 +197,47 @@ def convolution_of(layer: Layer, batch: int) -> ConvProblem:
 
     Raises   ConfigError for a layer of another kind
     """
-    if layer.kind != "conv":
-        raise ConfigError(
-            f"layer {layer.name} is of kind {layer.kind}, and this study is of convolutions; name those alone"
-        )
+    require_convolution(f"layer {layer.name}", layer.kind)
     return cast("ConvProblem", problem_of(layer, batch))
+
+
+def require_convolution(name: str, kind: str) -> None:
+    """Refuse a layer of another kind for a study that knows none.
+
+    Raises   ConfigError
+    """
+    if kind != "conv":
+        raise ConfigError(f"{name} is of kind {kind}, and this study is of convolutions; name those alone")
+
+
+def convolutions_of(workload: Workload) -> Workload:
+    """Return a network without its layers of other kinds, which are counted in what is left out.
+
+    One that has no convolution stays as it is.
+    """
+    kept = workload.convolutions
+    rest = (
+        LeftOut(layer.name, layer.kind, layer.count, problem_of(layer, 1).macs)
+        for layer in workload.layers
+        if layer.kind != "conv"
+    )
+    return replace(workload, layers=kept, left_out=(*workload.left_out, *rest)) if kept else workload
+
+
+NAMED = 3  # layers that are left out
+
+
+def left_out_words(workload: Workload) -> str:
+    """Return the end of a title that says what of a network is not in a study; "" where nothing is."""
+    from ascendsim.studies.table import share
+
+    if not workload.left_out:
+        return ""
+    lost = left_out_of(workload)
+    names = [f"{one.name} ({one.kind}{f' x {one.count}' * (one.count > 1)})" for one in workload.left_out]
+    named = ", ".join(names[:NAMED]) + f" and {len(names) - NAMED} more" * (len(names) > NAMED)
+    least = "at least " * bool(lost["unknown"])
+    return f" (without {named}: {least}{share(lost['share'])} % of its multiply-adds)"
 
 
 def left_out_of(workload: Workload) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ascendsim.workloads.records import (
 # The networks that come with the package lie beside this file.
 _OWN = Path(__file__).parent
 _OPTIONS = {"stride", "padding", "dilation", "groups", "transposed", "output_padding"}
-_LAYER_KEYS = {"name", "kind", "input", "weight", "count", "bias", "mask"} | _OPTIONS
+_LAYER_KEYS = {"name", "kind", "input", "weight", "count", "bias", "mask", "images"} | _OPTIONS
 _FILE_KEYS = {"name", "title", "source", "bias", "batch", "layers", "left_out"}
 
 
@@ -109,7 +109,11 @@ def _layer(row: object, where: str, bias: bool, index: int) -> Layer:
     usual = (index > 0 or count > 1, True, kind != "matmul" and _truth(row, "bias", bias, where))
     # The interface of conv_tbc has no mask.
     mask = (True, True, True) if kind == "conv_tbc" else _mask(row, usual, where)
-    return Layer(name, _sizes(row, "input", where), _sizes(row, "weight", where), options, count, mask, kind)
+    images = _count(row, "images", f"{where} ({name})")
+    if images > 1 and kind != "conv":
+        raise ConfigError(f"{where} ({name}): `images` is of a convolution; a {kind} has them in `input`")
+    sizes = _sizes(row, "input", where), _sizes(row, "weight", where)
+    return Layer(name, *sizes, options, count, mask, kind, images)
 
 
 def _text(row: Mapping[str, Any], key: str, where: str, usual: str | None = None) -> str:

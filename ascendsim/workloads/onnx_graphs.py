@@ -37,8 +37,8 @@ def read_onnx(path: Path) -> Workload:
              else multiplies, or may, is counted in `left_out`
 
     Sizes    from the model's own, or inferred from its input's; its first axis is the batch, which may be
-             unknown: 1 is what exporters write of an example, and says nothing. A product whose first axis
-             is a multiple of the batch has that many rows or products an image; other axes are left out
+             unknown: 1 is what exporters write of an example, and says nothing. A layer whose first axis is
+             a multiple of the batch has that many images, rows or products for each; others are left out
     Weights  are not read, so that a file without its external data will do
     Masks    as training asks: grad_input where something with weights comes before, grad_bias with a bias
     Padding  by auto_pad or output_shape is worked out as ONNX's operators define it
@@ -88,24 +88,35 @@ class _GraphReader:
 
     def take(self, node: Any) -> None:
         """Read the next node of the graph."""
-        kind, first = node.op_type, len(self.layers)
+        kind = node.op_type
         if kind in _CONVOLUTIONS:
-            where = f"{self._path}: {kind} {node.name or node.output[0]}"
-            self.layers.append(_onnx_layer(node, self._sizes, self._needed, where))
+            self._convolution(node)
         elif kind in _PRODUCTS:
             self._product(node)
         elif kind == "Add":
             self._bias(node)
         elif kind in _NOT_READ or node.domain not in _ONNX_DOMAINS:
             self._leave_out(node, None)
-        # What is no batch in the graph's input may become one, as by an Unsqueeze.
-        if not first and self.layers and kind in _CONVOLUTIONS and self.batch != _IMAGES:
-            self.batch = self._sizes[node.input[0]][0] or self.batch
         if kind in _SAME_WEIGHT and node.input[0] in self._held:
             self._held.update(node.output)
         weighed = kind in _TRAINED or (kind == "MatMul" and self._held.intersection(node.input))
         if weighed or self._needed.intersection(node.input):
             self._needed.update(node.output)
+
+    def _convolution(self, node: Any) -> None:
+        """Take a convolution as a layer, if it is known how many images it takes for one of the batch."""
+        layer = _onnx_layer(
+            node, self._sizes, self._needed, f"{self._path}: {node.op_type} {node.name or node.output[0]}"
+        )
+        axis = self._sizes[node.input[0]][0]
+        # What is no batch in the graph's input may become one, as by an Unsqueeze.
+        if axis and not self.layers and self.batch != _IMAGES and (not self.batch or axis % self.batch):
+            self.batch = axis
+        images, rest = divmod(axis, self.batch) if self.batch else (1, 0)
+        if rest or not images:
+            self._leave_out(node, None)
+        else:
+            self.layers.append(replace(layer, images=images))
 
     def _product(self, node: Any) -> None:
         """Take a product as a layer, if it is one of activations and a weight, or of two activations."""

@@ -28,6 +28,7 @@ class Layer:
     count    how many layers of the network have this shape
     mask     which gradients training asks for: of input, weight, bias
     kind     "conv", "linear", "matmul" (of two activations) or "conv_tbc"
+    images   of a convolution: how many it takes for each one of the batch, such as the frames of a video
     """
 
     name: str
@@ -37,11 +38,12 @@ class Layer:
     count: int
     mask: Mask = (True, True, True)
     kind: str = "conv"
+    images: int = 1
 
     def problem_options(self, batch: int) -> dict[str, Any]:
         """Return the keywords of `layer_problem` for a batch: of a convolution those of `ConvProblem`."""
         if self.kind == "conv":
-            return {"input": (batch, *self.input), "weight": self.weight, **self.options}
+            return {"input": (batch * self.images, *self.input), "weight": self.weight, **self.options}
         # Time comes before the batch there; a second activation has one too.
         input = (*self.input[:1], batch, *self.input[1:]) if self.kind == "conv_tbc" else (batch, *self.input)
         weight = (batch, *self.weight) if self.kind == "matmul" else self.weight
@@ -80,6 +82,11 @@ class Workload:
     layers: tuple[Layer, ...]
     batch: int | None = None
     left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def convolutions(self) -> tuple[Layer, ...]:
+        """Its layers of that kind alone."""
+        return tuple(layer for layer in self.layers if layer.kind == "conv")
 
     def layer(self, name: str) -> Layer:
         """Return one layer by name.
@@ -127,7 +134,8 @@ def merged(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     """Count layers that differ in nothing but their names, at the place of the first of them."""
     found: dict[Any, Layer] = {}
     for layer in layers:
-        key = layer.kind, layer.input, layer.weight, tuple(sorted(layer.options.items())), layer.mask
+        alike = layer.kind, layer.input, layer.weight, layer.mask, layer.images
+        key = *alike, tuple(sorted(layer.options.items()))
         known = found.get(key)
         found[key] = layer if known is None else replace(known, count=known.count + layer.count)
     return tuple(found.values())
@@ -160,6 +168,7 @@ def toml_text(workload: Workload) -> str:
 
 def _row(layer: Layer) -> str:
     pairs: dict[str, Any] = {"name": layer.name, **({} if layer.kind == "conv" else {"kind": layer.kind})}
+    pairs |= {"images": layer.images} if layer.images > 1 else {}
     pairs |= {"input": layer.input, "weight": layer.weight, **layer.options}
     # The mask as it is: what a reader would take it for depends on the place of the layer.
     return _table(pairs | {"count": layer.count, "mask": names_of(layer.mask)})

@@ -78,7 +78,7 @@ def assert_engines_agree(kernels, profile, l2_start="warm", *, spans=True, folde
 
 def layer_kernels(layer, product, batch):
     """The kernels of a layer of ResNet-50."""
-    layers = {each.name: each for each in load_workload("resnet50").layers}
+    layers = {each.name: each for each in load_workload("resnet50").convolutions}
     problem = ConvProblem(**layers[layer].problem_options(batch))
     return [result.kernel for result in estimate(problem, product=load_profile(product)).kernels]
 

@@ -182,8 +182,14 @@ def bias_axes(problem):
 # The built-in networks as modules of PyTorch, written from the papers, to hold the tables of layers
 # against.
 # -------------------------------------------------------------------------------------------------------
-# Only what decides the shapes of convolutions is here: normalisations and activations keep shapes and are
-# left out, linear layers behind the last convolution, too.
+# Only what decides the shapes of layers is here: normalisations and activations keep shapes and are left out.
+
+
+def add_classifier(model, features):
+    """Add the three linear layers of AlexNet and VGG."""
+    model.flat = nn.Flatten()
+    for number, (inputs, outputs) in enumerate(((features, 4096), (4096, 4096), (4096, 1000)), 6):
+        model.add_module(f"fc{number}", nn.Linear(inputs, outputs))
 
 
 class AlexNet(nn.Sequential):
@@ -198,6 +204,8 @@ class AlexNet(nn.Sequential):
         self.conv3 = nn.Conv2d(256, 384, 3, padding=1)
         self.conv4 = nn.Conv2d(384, 384, 3, padding=1, groups=2)
         self.conv5 = nn.Conv2d(384, 256, 3, padding=1, groups=2)
+        self.pool5 = nn.MaxPool2d(3, 2)
+        add_classifier(self, 256 * 6 * 6)
 
 
 class Vgg16(nn.Sequential):
@@ -211,6 +219,7 @@ class Vgg16(nn.Sequential):
                 self.add_module(f"conv{stage}_{number}", nn.Conv2d(channels, width, 3, padding=1))
                 channels = width
             self.add_module(f"pool{stage}", nn.MaxPool2d(2))
+        add_classifier(self, 512 * 7 * 7)
 
 
 class MobileNetV2(nn.Sequential):
@@ -236,6 +245,8 @@ class MobileNetV2(nn.Sequential):
                 self.add_module(f"b{block}_project", nn.Conv2d(inner, width, 1, bias=False))
                 channels, block = width, block + 1
         self.last = nn.Conv2d(channels, 1280, 1, bias=False)
+        self.pool, self.flat = nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        self.classifier = nn.Linear(1280, 1000)
 
 
 class UNet3d(nn.Module):

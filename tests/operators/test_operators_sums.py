@@ -285,6 +285,7 @@ SHAPES = [
     (2, 3, 65),
     (2, 3, 300),
     (5, 300, 2),
+    (2, 13, 2011),  # of all channels of a core UB holds a part at a time
 ]
 
 
@@ -357,6 +358,12 @@ def test_a_row_longer_than_ub_comes_in_pieces():
     # hold 766 times 64 pixels of float32.
     found = copies(bias_kernel((1, 48, 100000), "float32", "910B2"))
     assert [copy.tile_shape for copy in found] == [(1, 49024), (1, 49024), (1, 1952)]
+    # Of two channels of a core half as much goes together, so that one instruction adds to both.
+    found = copies(bias_kernel((1, 64, 50000), "float32", "910B2"))
+    assert [copy.tile_shape for copy in found] == [(2, 24448), (2, 24448), (2, 1104)]
+    # A row of the last piece that is no whole block is padded, and the others are not.
+    found = copies(bias_kernel((1, 64, 49001), "float32", "910B2"))
+    assert [copy.padded_rows for copy in found] == [0, 0, 2]
 
 
 def test_the_next_rows_come_when_these_have_been_added():

@@ -51,7 +51,7 @@ def gradients(problem, **keywords):
 @pytest.mark.parametrize("cube", CUBES)
 def test_every_layer_of_a_network_is_timed_by_our_own_plan(network, cube):
     profile = cube_of(cube)
-    layers = merged(load_workload(network).layers)
+    layers = merged(load_workload(network).convolutions)
     for layer in layers if network == "unet3d" else layers[::3]:
         result = estimate(ConvProblem(**layer.problem_options(1)), product=profile)
         plans = [kernel.plan for kernel in result.kernels if kernel.plan]

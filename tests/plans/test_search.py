@@ -38,7 +38,7 @@ from tests.helpers.slow_tilings import chosen_plan
 # -------------------------------------------------------------------------------------------------------
 
 PRODUCTS = ("910B2", "910_9382", "950PR_9589", "310P3", "910A")
-LAYERS = load_workload("resnet50").layers
+LAYERS = load_workload("resnet50").convolutions
 # A 910B2 whose commands of load3d make a matrix, or a line of it with cycles that differ by buffer.
 COMMANDS = {
     "matrix": load_profile("910B2"),

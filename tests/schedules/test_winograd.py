@@ -466,7 +466,7 @@ def test_every_float32_grad_weight_of_the_networks_runs_under_the_operators_plan
     plans = [
         chosen_plan(ConvProblem(**layer.problem_options(batch)), "grad_weight", "float32", PR)
         for name in workload_names()
-        for layer in load_workload(name).layers
+        for layer in load_workload(name).convolutions
         for batch in (1, 32)
     ]
     assert not [plan.instead for plan in plans if plan.instead]

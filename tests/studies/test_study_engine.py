@@ -266,8 +266,21 @@ def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):
         # After 9 seconds nothing, after 10 a line, a second later nothing.
         for done in (1, 2, 3):
             tell(done, 3, f"point {done}")
-    said = "2 of 3 calls of this round, 2 in all rounds so far: point 2, about 5 s left\n"
+    said = "2 of 3 calls of this round, 2 in all rounds so far: point 2, about 5 s left of this round\n"
     assert capsys.readouterr() == ("", said)
+
+
+def test_where_all_calls_are_limited_what_is_left_is_of_all_rounds(capsys, monkeypatch):
+    now = iter((0.0, 10.0, 20.0, 30.0))
+    monkeypatch.setattr(progress, "monotonic", lambda: next(now))
+    with progress.counted(most=6) as tell:
+        for step in ((1, 2, "a"), (2, 2, "b"), (1, 3, "c")):
+            tell(*step)
+    # Each call takes ten seconds: of six two are done, then three, of whose round two are left.
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "2 of 2 calls of this round, 2 of at most 6 in all rounds: b, about 40 s left of all rounds at most",
+        "1 of 3 calls of this round, 3 of at most 6 in all rounds: c, about 30 s left of all rounds at most",
+    ]
 
 
 class Terminal(io.StringIO):

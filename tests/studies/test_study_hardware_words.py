@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
+from ascendsim.errors import ConfigError
 from ascendsim.report.studies.hardware import (
     figure_table,
     hardware_page,
@@ -540,10 +541,26 @@ def test_a_network_leaves_out_the_first_grad_input_unless_asked():
 
     _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY]))
     assert layers[0].gradients == (False, True, False)
-    assert {layer.gradients for layer in layers[1:]} == {BOTH}
-    assert sum(layer.count for layer in layers) == 53
+    # Behind 53 convolutions comes a linear layer, which alone has a bias.
+    assert {layer.gradients for layer in layers[1:-1]} == {BOTH}
+    assert layers[-1].gradients == (True, True, True)
+    assert sum(layer.count for layer in layers) == 54
     _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY, "--first-grad-input"]))
     assert layers[0].gradients == BOTH
+
+
+def test_a_study_of_convolutions_says_which_other_layers_of_a_network_it_leaves_out():
+    from ascendsim.cli.parser import parse
+    from ascendsim.cli.studies.output import layers_of
+
+    words = ["study", "hardware", "--change", MEMORY]
+    title, layers = layers_of(parse(words), convolutions=True)
+    # 2,048,000 of 4,089,184,256.
+    assert title == "ResNet-50 v1.5, batch 1 (without fc (linear): 0.05 % of its multiply-adds)"
+    assert [layer.name for layer in layers] == [row.name for row in load_workload("resnet50").convolutions]
+    assert layers_of(parse(words))[0] == "ResNet-50 v1.5, batch 1"
+    with pytest.raises(ConfigError, match="layer fc is of kind linear, and this study is of convolutions"):
+        layers_of(parse([*words, "fc"]), convolutions=True)
 
 
 def test_gradients_are_those_that_training_asks_for_unless_told():
@@ -554,11 +571,11 @@ def test_gradients_are_those_that_training_asks_for_unless_told():
         _, layers = layers_of(parse(["study", "hardware", "--change", MEMORY, *words]))
         return [layer.gradients for layer in layers]
 
-    # AlexNet's convolutions have a bias, and its first one reads images.
-    assert masks("--network", "alexnet") == [(False, True, True)] + [(True, True, True)] * 4
+    # AlexNet's layers have a bias, and its first one reads images.
+    assert masks("--network", "alexnet") == [(False, True, True)] + [(True, True, True)] * 7
     assert masks("--network", "alexnet", "--mask", "input,weight")[:2] == [(False, True, False), BOTH]
     # Of the first one alone, training asks for no grad_input, so that nothing of it is left.
-    assert masks("--network", "alexnet", "--mask", "input") == [(True, False, False)] * 4
+    assert masks("--network", "alexnet", "--mask", "input") == [(True, False, False)] * 7
     assert masks("conv1", "--network", "alexnet") == [(True, True, True)]
 
 

@@ -242,7 +242,7 @@ def test_energy_is_the_sum_over_all_events(tmp_path, capsys):
     assert main(["study", "traffic", *LAYER, "--product", str(product), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     problem = ConvProblem(
-        **{each.name: each for each in load_workload("resnet50").layers}[LAYER[0]].problem_options(2)
+        **{each.name: each for each in load_workload("resnet50").convolutions}[LAYER[0]].problem_options(2)
     )
     result = estimate(problem, product=product, l2_start="step", output_mask=(True, True, False))
     # By hand: bytes of the table, and cycles and multiply-adds of the estimate.

@@ -38,7 +38,7 @@ from tests.helpers.toy_machines import Fake, FakeProfile, kernel, program
 # Do both engines give the same cycles, bytes, waits, spans and order of arrivals, on all that is timed?
 # -------------------------------------------------------------------------------------------------------
 
-LAYERS = [layer.name for layer in load_workload("resnet50").layers]
+LAYERS = [layer.name for layer in load_workload("resnet50").convolutions]
 # A stride and a large kernel; rows of few pixels; 1x1; many channels.
 SOME_LAYERS = ("s3b0_3x3", "s5b1_3x3", "s4b1_1x1a", "s5b0_proj")
 SMALL_PROBLEMS = (

@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim import ConvProblem, layer_problem
 from ascendsim.errors import ConfigError, install_hint
-from ascendsim.workloads import load_workload
+from ascendsim.workloads import load_workload, toml_text
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: its models cannot be read")
 helper, FLOAT = onnx.helper, onnx.TensorProto.FLOAT
@@ -186,6 +186,41 @@ def test_a_first_axis_that_is_not_the_batch_is_rows_of_each_image(tmp_path, imag
         assert problems[1].macs == 3 * 196 * 64 * 32
     else:
         assert network.left_out[0].macs == (196 * 64 * 32 if batch else None)
+
+
+@pytest.mark.parametrize(
+    ("video", "shape", "batch", "images"),
+    [
+        (("batch", 8, 3, 6, 6), (-1, 3, 6, 6), None, 8),
+        ((1, 8, 3, 6, 6), (8, 3, 6, 6), None, 8),
+        ((5, 8, 3, 6, 6), (-1, 3, 6, 6), 5, 8),
+        (("batch", 8, 3, 6, 6), (8, 3, 6, 6), None, None),  # of one video alone: whose batch is not known
+    ],
+)
+def test_frames_that_join_the_batch_are_images_of_each_video(tmp_path, video, shape, batch, images):
+    nodes = [
+        node("Reshape", ["x", "frames"], "r"),
+        node("Conv", ["r", "w"], "c"),
+        node("Reshape", ["c", "videos"], "v"),
+        node("MatMul", ["v", "m"], "y"),
+    ]
+    path = save(tmp_path / "mine.onnx", nodes, {"w": (4, 3, 3, 3), "m": (64, 2)}, video)
+    model = onnx.load(path)
+    for name, sizes in (("frames", shape), ("videos", (-1, 8, 64))):
+        model.graph.initializer.append(helper.make_tensor(name, onnx.TensorProto.INT64, [len(sizes)], sizes))
+    onnx.save(model, path)
+    if images is None:
+        with pytest.raises(ConfigError, match=r"left out: c \(Conv\)"):
+            load_workload(path)
+        return
+    network = load_workload(path)
+    convolution, product = network.layers
+    assert (network.batch, network.left_out, convolution.images) == (batch, (), images)
+    assert layer_problem(**convolution.problem_options(2)).input == (2 * images, 3, 6, 6)
+    assert layer_problem(**product.problem_options(2)).input == (2, 8, 64)
+    written = tmp_path / "mine.toml"
+    written.write_text(toml_text(network))
+    assert load_workload(written).layers == network.layers
 
 
 def test_a_model_whose_products_are_all_left_out_names_them(tmp_path):

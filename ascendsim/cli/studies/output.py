@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ascendsim.studies.hardware.records import StudiedLayer
     from ascendsim.workloads import Layer, Workload
 
-NAMED = 3  # kinds of layers that are left out
-
 
 def add_engine_options(command: Any, *, has_table: bool = True) -> None:
     """Add the options of every study: workers, budget, the store of answers, files to write.
@@ -114,7 +112,7 @@ def engine_of(arguments: Any) -> Iterator[tuple[Engine, Budget]]:
 
     limits = budgets_of(arguments)
     compute = partial(measure, limits=limits)
-    with Store(arguments.store or _default_store()) as store, counted() as tell:
+    with Store(arguments.store or _default_store()) as store, counted(arguments.trials) as tell:
 
         def advance(done: int, total: int, point: Any) -> None:
             tell(done, total, point.label)
@@ -275,14 +273,16 @@ def add_layers(what: Any) -> None:
 def layers_of(arguments: Any, *, convolutions: bool = False) -> tuple[str, tuple[StudiedLayer, ...]]:
     """Return the title of the named workload, and its layers, each with the gradients to be made.
 
-    convolutions   whether the study knows convolutions alone; others are a ConfigError
+    convolutions   whether the study knows convolutions alone; of a network the title says what is left out,
+                   and a layer of another kind that is named is a ConfigError
     """
-    from ascendsim.cli.request import convolution_of, left_out_of, problem_of
+    from ascendsim.cli.request import convolution_of, convolutions_of, left_out_words, problem_of
     from ascendsim.studies.hardware.records import StudiedLayer
-    from ascendsim.studies.table import share
     from ascendsim.workloads import load_workload
 
     workload = load_workload(arguments.workload)
+    if convolutions and not arguments.layer:
+        workload = convolutions_of(workload)
     rows = workload.select(arguments.layer) if arguments.layer else workload.layers
     alone = bool(arguments.layer) and len(rows) == 1
     batch = arguments.batch or workload.batch or 1
@@ -297,13 +297,7 @@ def layers_of(arguments: Any, *, convolutions: bool = False) -> tuple[str, tuple
         if any(mask):
             found.append(StudiedLayer(row.name, problem, mask, count))
     title = f"{layers_title(arguments.layer, rows, workload)}, batch {batch}"
-    if workload.left_out and not arguments.layer:
-        lost = left_out_of(workload)
-        names = [f"{one.name} ({one.kind}{f' x {one.count}' * (one.count > 1)})" for one in workload.left_out]
-        named = ", ".join(names[:NAMED]) + f" and {len(names) - NAMED} more" * (len(names) > NAMED)
-        part = f"{'at least ' * bool(lost['unknown'])}{share(lost['share'])} %"
-        title += f" (without {named}: {part} of its multiply-adds)"
-    return title, tuple(found)
+    return title + left_out_words(workload) * (not arguments.layer), tuple(found)
 
 
 def layers_title(words: str | None, rows: Sequence[Layer], workload: Workload) -> str:

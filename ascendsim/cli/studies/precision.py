@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,12 @@ from ascendsim.cli.request import (
     add_keyword,
     add_products,
     convolution_of,
+    convolutions_of,
+    left_out_words,
     natural,
     positive,
     read_request,
+    require_convolution,
 )
 from ascendsim.cli.studies.output import products_of
 from ascendsim.errors import ConfigError, DataError
@@ -68,13 +71,16 @@ def cases_of(arguments: Any) -> tuple[str, str, list[ConvCase]]:
     if arguments.codes is not None:
         raise ConfigError("--codes goes with --npz")
     request = read_request(arguments, TRAINING_BATCH)
+    if isinstance(request, Network) and not arguments.layer:
+        request = replace(request, workload=convolutions_of(request.workload))
     cases = list(_drawn(request, arguments))
     return _title(request), _about(arguments, cases), cases
 
 
 def _about(arguments: Any, cases: Sequence[ConvCase]) -> str:
     """Say which batch is timed, where it comes from, and of how many of its images gradients are computed."""
-    (batch,) = {case.batch for case in cases}
+    # A convolution may take several images for each one of the batch.
+    batch = min(case.batch for case in cases)
     told = f"Times are those of batch {batch}"
     if arguments.batch is None and arguments.input is None:
         known = load_workload(arguments.workload or DEFAULT_WORKLOAD).batch is not None
@@ -93,7 +99,7 @@ def _about(arguments: Any, cases: Sequence[ConvCase]) -> str:
 def _title(request: Single | Network) -> str:
     if isinstance(request, Single):
         return request.title
-    return f"{request.workload.title}, batch {request.batch}"
+    return f"{request.workload.title}, batch {request.batch}{left_out_words(request.workload)}"
 
 
 def _recorded(path: Path, arguments: Any) -> ConvCase:
@@ -146,6 +152,7 @@ def _drawn(request: Single | Network, arguments: Any) -> Iterator[ConvCase]:
     for kind in kinds:
         ending = f", {kind}" if len(kinds) > 1 else ""
         if isinstance(request, Single):
+            require_convolution(request.title, request.options.get("kind", "conv"))
             yield case(f"{request.title}{ending}", kind, ConvProblem(**request.options), request.mask, 1)
             continue
         for layer in request.layers:

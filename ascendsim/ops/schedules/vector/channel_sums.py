@@ -2,7 +2,7 @@
 
     for each block of channels that is mine:
         for each image:
-            GM -> UB, a row of pixels for each channel    MTE2
+            GM -> UB, a row of pixels for each channel    MTE2 (of rows too long for UB: a part of each)
             add each row to 64 lanes of its own           V     each 64 pixels wait for those before
         add the lanes, UB -> GM                           V, MTE3
 
@@ -64,7 +64,7 @@ def _work(profile: Profile, source: GmTensor, sums: GmTensor) -> tuple[CoreWork,
     batch, channels, space = source.shape
     parts = sums.shape[0]
     cores = vector_cores(profile)
-    block = _pixel_block(profile, space) if few(source) else _channel_block(profile, space, source.itemsize)
+    block = _pixel_block(profile, space) if few(source) else _channel_block(profile, source.itemsize)
     each = len(cores) // parts
     count = BLOCKS.get(profile.npu_arch, each) if parts == 1 else each
     images = [range(batch * part // parts, batch * (part + 1) // parts) for part in range(parts)]
@@ -93,19 +93,22 @@ def _pixel_block(profile: Profile, space: int) -> int:
     return max(1, piece_elements(profile, 4) // 2 // space)
 
 
-def _channel_block(profile: Profile, space: int, itemsize: int) -> int:
-    """Return the number of channels that are summed at once: as many rows as UB holds, with their lanes."""
-    figures = profile.buffers["UB"]
-    room = figures.capacity_bytes - LANE_SUM_SLOTS * figures.alignment_bytes
-    return max(1, room // (_row_bytes(min(space, _longest(profile, itemsize)), itemsize) + BESIDE_A_ROW))
+def _channel_block(profile: Profile, itemsize: int) -> int:
+    """Return the number of channels that are summed at once: as many as UB holds with 64 pixels of each."""
+    return max(1, _room(profile) // (_row_bytes(FLOAT32_LANES, itemsize) + BESIDE_A_ROW))
 
 
-def _longest(profile: Profile, itemsize: int) -> int:
-    """Return the most pixels of one row that are in UB at once, whole groups of lanes."""
-    figures = profile.buffers["UB"]
-    room = figures.capacity_bytes - LANE_SUM_SLOTS * figures.alignment_bytes - BESIDE_A_ROW
+def _longest(profile: Profile, itemsize: int, rows: int) -> int:
+    """Return the most pixels of each of some rows that are in UB at once, whole groups of lanes."""
+    room = _room(profile) // rows - BESIDE_A_ROW
     # One group at least: what it takes is refused with its size where UB does not hold it.
     return max(1, room // _row_bytes(FLOAT32_LANES, itemsize)) * FLOAT32_LANES
+
+
+def _room(profile: Profile) -> int:
+    """Return the bytes of UB for rows of pixels and what lies beside them."""
+    figures = profile.buffers["UB"]
+    return figures.capacity_bytes - LANE_SUM_SLOTS * figures.alignment_bytes
 
 
 def _row_bytes(pixels: int, itemsize: int) -> int:
@@ -170,7 +173,7 @@ class SumsNest(Nest):
             given = self.ring("UB", most * length * self.size, "in", 2)
             (kept,) = self.slots("UB", length * 4, "pixels")
         else:
-            most = min(self.space, _longest(profile, self.size))
+            most = min(self.space, _longest(profile, self.size, block))
             self.images, self.pixels = runs(range(images), 1), runs(range(self.space), most)
             # One slot: the next rows are fetched once these have been added.
             given = self.ring("UB", block * _row_bytes(most, self.size), "in")
