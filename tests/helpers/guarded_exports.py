@@ -507,16 +507,17 @@ NOT_CALLED = {
         studies.engine.point: StudyPoint code_version
         studies.engine.run: Budget require_answer Store
         studies.hardware.records: Design DesignAnswer DesignQuestion Doubt LayerGain Gain HardwareAnswer
-            Question StudiedLayer
+            NewPlan Question StudiedLayer
         studies.identify.records: Agreeing Identification
         studies.modes.choice: ConvCase ModeSummary Axes PrecisionQuestion Worst
             part_of
         studies.modes.records: CaseErrors FormatShare GradientError PassLimits
-        studies.accounts: Lever LeverAnswer LeverQuestion TrafficAnswer TrafficQuestion energy_pj lacking
+        studies.accounts: EnergyEvent Lever LeverAnswer LeverQuestion TrafficAnswer TrafficQuestion
+            energy_between energy_pj lacking
         studies.records: StudyAnswer Interval JudgedGradient Ratio Spent
         studies.verdicts: GainVerdict condition_words
         studies.table: Table form microseconds numbers percent require_table_name saving share
-            text_table us words
+            text_table three_digits us words
         studies.sweep: Sweep
         studies.uncertainty: interval_size
         studies.tuning.records: Beside BufferUse Course CyclesPart ReachedTime Started TilingAnswer
