@@ -171,6 +171,36 @@ class Cast(_Cast, SlotToSlot):
         return vector_cost(profile, "cast", repeats)
 
 
+def _fields_of(made: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = made._asdict()
+    return fields
+
+
+class OnTiles(ToSlot):
+    """Base of vector instructions on tiles of UB: it reads all slots among its fields but `dst`."""
+
+    __slots__ = ()
+    pipe = "V"
+    gm: ClassVar[None] = None
+
+    @property
+    def where(self) -> Mapping[str, str]:  # type: ignore[override]  # the same for all
+        """All in UB."""
+        return dict.fromkeys(_fields_of(self), "UB")
+
+    @property
+    def reads(self) -> tuple[Slot, ...]:
+        """All slots but the destination."""
+        found = _fields_of(self).items()
+        return tuple([each for name, each in found if name != "dst" and isinstance(each, Slot)])
+
+    @property
+    def shape(self) -> Hashable:
+        """A key of all that is no slot, in which all is that the cost depends on."""
+        found = _fields_of(self).values()
+        return tuple([None if isinstance(each, Slot) else each or 0 for each in found])
+
+
 # Of UB of a 910B, 48 banks of 4 KiB (AscendC page on bank conflicts): rows that follow each other lie in
 # groups in turn; a group has a bank in each 64 KiB.
 UB_GROUPS, BANK_LAYER_ROWS, BANKED_ARCH = 16, 2048, "2201"
@@ -185,7 +215,7 @@ class _Binary(NamedTuple):
     dtype: str = "float32"
 
 
-class Binary(_Binary, ToSlot):
+class Binary(_Binary, OnTiles):
     """Combine two tiles of UB element by element, as `does` says: Add, Sub, Mul, Div, Max or Min.
 
     Shapes   all alike
@@ -198,14 +228,6 @@ class Binary(_Binary, ToSlot):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "a": "UB", "b": "UB"}
-    pipe = "V"
-    gm: ClassVar[None] = None
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """Both operands."""
-        return self.a, self.b
 
     @property
     def shape(self) -> Hashable:
@@ -304,7 +326,7 @@ class _MulAdd(NamedTuple):
     scalar: float = 0.0
 
 
-class MulAdd(_MulAdd, ToSlot):
+class MulAdd(_MulAdd, OnTiles):
     """Add to a tile of UB another, times a tile `by` (MulAddDst) or, where that is None, a number (Axpy).
 
     Shapes   all alike
@@ -316,19 +338,11 @@ class MulAdd(_MulAdd, ToSlot):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB", "by": "UB"}
-    pipe = "V"
-    gm: ClassVar[None] = None
 
     @property
     def reads(self) -> tuple[Slot, ...]:
         """The sum, and what is multiplied."""
         return (self.dst, self.src) if self.by is None else (self.dst, self.src, self.by)
-
-    @property
-    def shape(self) -> Hashable:
-        """A key of all values that the cost depends on."""
-        return self.by is None, self.elements, self.dtype
 
     @property
     def told(self) -> tuple[Told, ...]:
@@ -358,7 +372,7 @@ class _Compare(NamedTuple):
     scalar: float = 0.0
 
 
-class Compare(_Compare, ToSlot):
+class Compare(_Compare, OnTiles):
     """Make a mask, a bit for each element: `a` LT, LE, GT, GE, EQ or NE `b`, where that is None a number.
 
     Shapes   all alike; the mask takes a byte for eight elements, and only `Select` reads it
@@ -369,26 +383,12 @@ class Compare(_Compare, ToSlot):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "a": "UB", "b": "UB"}
-    pipe = "V"
-    gm: ClassVar[None] = None
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """What is compared."""
-        return (self.a,) if self.b is None else (self.a, self.b)
-
-    @property
-    def shape(self) -> Hashable:
-        """A key of all values that the cost depends on."""
-        return self.b is None, self.elements, self.dtype
 
     @property
     def told(self) -> tuple[Told, ...]:
         """All tiles have its elements, those compared in its format."""
-        return *_all_alike(self.reads, self.elements, self.dtype), Told(
-            "elements", self.elements, (self.dst,)
-        )
+        compared = _all_alike(self.reads, self.elements, self.dtype)
+        return *compared, Told("elements", self.elements, (self.dst,))
 
     def width(self, given: int, shape: tuple[int, ...]) -> int:
         """Return 1, the width of no format that is reckoned with: a mask is no operand."""
@@ -433,7 +433,7 @@ class _Select(NamedTuple):
     scalar: float = 0.0
 
 
-class Select(_Select, ToSlot):
+class Select(_Select, OnTiles):
     """Take elements of `a` where the bit of a mask is set, else those of `b`, or where that is None a number.
 
     Shapes   all alike
@@ -444,24 +444,11 @@ class Select(_Select, ToSlot):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "mask": "UB", "a": "UB", "b": "UB"}
-    pipe = "V"
-    gm: ClassVar[None] = None
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """What is selected from, and the mask."""
-        return (self.a, self.mask) if self.b is None else (self.a, self.b, self.mask)
-
-    @property
-    def shape(self) -> Hashable:
-        """A key of all values that the cost depends on."""
-        return self.elements, self.dtype
 
     @property
     def told(self) -> tuple[Told, ...]:
         """All tiles have its elements, all but the mask in its format."""
-        alike = _all_alike((*self.reads[:-1], self.dst), self.elements, self.dtype)
+        alike = _all_alike((*self.reads[1:], self.dst), self.elements, self.dtype)
         return *alike, Told("elements", self.elements, (self.mask,)), Told("bits", 1, (self.mask,), WIDTH)
 
     def execute(self, memory: CoreMemory) -> None:

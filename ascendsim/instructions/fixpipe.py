@@ -24,50 +24,41 @@ SCALE_BITS: Final = np.uint32(0xFFFF_E000)
 SCALE_BYTES: Final = 8  # in FB, with offset and shift
 
 
-class Finish(NamedTuple):
-    """What Fixpipe does to each value of an accumulator: ReLU, then a scale, then the conversion.
+# A scale: of all values, or in FB one for each column.
+Scale = float | Slot | None
 
-    A scale is cut to a sign, an exponent and 10 bits. The product is rounded to float32 here, then to the
+
+def finished(memory: CoreMemory, src: Slot, dtype: str, relu: bool, scale: Scale) -> Carrier:
+    """Return what Fixpipe makes of an accumulator before its conversion: ReLU, then a scale.
+
+    Of a scale it takes a sign, an exponent and 10 bits. The product is rounded to float32 here, then to the
     format, to nearest even each time; how the device rounds it is not published. Offsets, shifts and uint8
     are not modelled.
 
-    Types    without a scale float32 to float32 or a float format, int32 to int32. With one, float32 or int32
-             to int8, int32 to float16; on a 950 also float32 to the float formats
+    Types    without a scale float32 to float32 or another float, int32 to int32. With one, float32 or int32
+             to int8, int32 to float16; on a 950 also float32 to floats
     Source   AscendC pages on quantisation and ReLU on the way out of L0C (F322F16, QF322B8_PRE, DEQF16, REQ8)
+    Raises   ProgramError for formats that no Fixpipe makes of the tile's
     """
-
-    relu: bool = False
-    scale: float | None = None
-
-    def of(self, memory: CoreMemory, src: Slot, scales: Slot | None, dtype: str) -> Carrier:
-        """Return the values of a tile before their conversion to a format.
-
-        Raises   ProgramError for two kinds of scales, and for formats that no Fixpipe makes of the tile's
-        """
-        if scales is not None and self.scale is not None:
-            raise ProgramError("Fixpipe has a scale and `scales`; give one of them")
-        values, scaled = memory.tile(src), scales is not None or self.scale is not None
-        whole = memory.math.carrier == "int32"
-        if dtype not in _made(whole=whole, scaled=scaled) and (whole or dtype in ("int8", "int32")):
-            raise ProgramError(
-                f"Fixpipe makes {dtype} of {memory.math.carrier} {'with' if scaled else 'without'} a scale; "
-                f"it makes {', '.join(_made(whole=whole, scaled=scaled))}"
-            )
-        if self.relu:
-            values = without_negative(values)
-        if not scaled:
-            return values
-        given = np.float32(self.scale) if scales is None else memory.tile(scales).reshape(1, -1)
-        factor = (np.atleast_1d(given).view(np.uint32) & SCALE_BITS).view(np.float32)
-        return values.astype(np.float32) * factor
-
-    def cost_unknown(self, scales: Slot | None) -> str:
-        """Return what of it is not charged."""
-        plain = not self.relu and self.scale is None and scales is None
-        return "" if plain else "ReLU and scales of Fixpipe, here nothing beside the conversion"
+    values, whole, scaled = memory.tile(src), memory.math.carrier == "int32", scale is not None
+    made = _made(whole=whole, scaled=scaled)
+    if dtype not in made and (whole or dtype in ("int8", "int32")):
+        raise ProgramError(
+            f"Fixpipe makes {dtype} of {memory.math.carrier} {'with' if scaled else 'without'} a scale; "
+            f"it makes {', '.join(made)}"
+        )
+    if relu:
+        values = without_negative(values)
+    if scale is None:
+        return values
+    given = memory.tile(scale).reshape(1, -1) if isinstance(scale, Slot) else np.array([[scale]], np.float32)
+    return values.astype(np.float32) * (given.view(np.uint32) & SCALE_BITS).view(np.float32)
 
 
-PLAIN_FINISH: Final = Finish()
+def finish_unknown(relu: bool, scale: Scale) -> str:
+    """Return what of ReLU and a scale is not charged."""
+    plain = not relu and scale is None
+    return "" if plain else "ReLU and scales of Fixpipe, here nothing beside the conversion"
 
 
 def _made(*, whole: bool, scaled: bool) -> tuple[str, ...]:
@@ -89,17 +80,17 @@ class _CopyL0cToL1(NamedTuple):
     src: Slot
     elements: int
     dtype: str
-    finish: Finish = PLAIN_FINISH
-    scales: Slot | None = None
+    relu: bool = False
+    scale: float | Slot | None = None
 
 
 class CopyL0cToL1(_CopyL0cToL1, SlotToSlot):
     """Move an accumulator tile to L1 in the format of an operand, for a product that follows.
 
-    `finish` and `scales` are those of `Fixpipe`.
+    `relu` and `scale` as of `Fixpipe`.
 
     Shapes   tile (m, n) -> the same; fractals count in the cost alone
-    Types    as `Finish` says
+    Types    as `finished` says
     Pipe     FIX
     Cost     head + bytes / rate + latency of the path L0C_L1; of int8 as many elements in a cycle as of 16
              bits
@@ -107,19 +98,13 @@ class CopyL0cToL1(_CopyL0cToL1, SlotToSlot):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "L1", "src": "L0C", "scales": "FB"}
+    where: ClassVar[Mapping[str, str]] = {"dst": "L1", "src": "L0C", "scale": "FB"}
     pipe = "FIX"
 
     @property
     def reads(self) -> tuple[Slot, ...]:
-        """The accumulator and the scales."""
-        return (self.src,) if self.scales is None else (self.src, self.scales)
-
-    @property
-    def touched_bytes(self) -> tuple[int, ...]:
-        """The accumulator in float32, the scales, and the operand."""
-        scales = [] if self.scales is None else [self.scales.size_bytes]
-        return FLOAT32_BYTES * self.elements, *scales, itemsize_of(self.dtype) * self.elements
+        """The accumulator, and scales of columns."""
+        return (self.src, self.scale) if isinstance(self.scale, Slot) else (self.src,)
 
     @property
     def shape(self) -> Hashable:
@@ -143,8 +128,8 @@ class CopyL0cToL1(_CopyL0cToL1, SlotToSlot):
         """
         if memory.math.carrier == "int32" and self.dtype != "int8":
             raise ProgramError(f"CopyL0cToL1 makes {self.dtype} of int32; products of int8 follow with int8")
-        values = memory.convert(self.finish.of(memory, self.src, self.scales, self.dtype), self.dtype)
-        memory.new_tile(self.dst, values.shape)[...] = values
+        values = finished(memory, self.src, self.dtype, self.relu, self.scale)
+        memory.new_tile(self.dst, values.shape)[...] = memory.convert(values, self.dtype)
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the path."""
@@ -156,7 +141,7 @@ class CopyL0cToL1(_CopyL0cToL1, SlotToSlot):
         """Return what of it is not charged."""
         del profile
         read = "reading L0C before writing L1, here no cycles beside the rate of the path"
-        return "; ".join(filter(None, (read, self.finish.cost_unknown(self.scales))))
+        return "; ".join(filter(None, (read, finish_unknown(self.relu, self.scale))))
 
 
 class _CopyToTable(NamedTuple):

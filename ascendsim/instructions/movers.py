@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 import numpy as np
 
 from ascendsim.instructions.cube import TileRead, Window
-from ascendsim.instructions.fixpipe import PLAIN_FINISH, Finish
+from ascendsim.instructions.fixpipe import finish_unknown, finished
 from ascendsim.numerics.dtypes import FLOAT32_BYTES, itemsize_of
 from ascendsim.program.instruction import WIDTH, Command, Cost, SlotToSlot, Told, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
@@ -280,17 +280,18 @@ class _Fixpipe(NamedTuple):
     cut: bool = False
     read_out: bool = False
     posted: bool = False
-    finish: Finish = PLAIN_FINISH
-    scales: Slot | None = None
+    relu: bool = False
+    scale: float | Slot | None = None
 
 
 class Fixpipe(_Fixpipe, Command):
     """Write an accumulator tile to GM, converted to the tensor's dtype, or add it there.
 
-    `finish` is done to each value first: ReLU, and a scale; `scales` in FB hold one for each column.
+    Each value passes ReLU first where `relu` says so, and takes a `scale`: a number, or a slot of FB with one
+    for each column.
 
     Shapes   tile (m, n) -> slice (m, n), or (n / C0, m, C0) if `c0` is set; scales (n,)
-    Types    as `Finish` says
+    Types    as `finished` says
     Pipe     FIX
     Cost     head, then the result's bytes over shared links, but least_cycles in all (plain matrix:
              fixpipe.matrix_least_cycles). Piece by piece it reads L0C at fixpipe.read_bytes_per_cycle, then
@@ -305,7 +306,7 @@ class Fixpipe(_Fixpipe, Command):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"src": "L0C", "scales": "FB"}
+    where: ClassVar[Mapping[str, str]] = {"src": "L0C", "scale": "FB"}
     pipe = "FIX"
 
     @property
@@ -316,14 +317,14 @@ class Fixpipe(_Fixpipe, Command):
     @property
     def reads(self) -> tuple[Slot, ...]:
         """The accumulator, or what has been read out of it; and the scales."""
-        return (self.src,) if self.scales is None else (self.src, self.scales)
+        return (self.src, self.scale) if isinstance(self.scale, Slot) else (self.src,)
 
     @property
     def touched_bytes(self) -> tuple[int, ...]:
         """The accumulator in float32, unless a `ReadOut` has taken it before."""
         elements = self.bytes // self.dst.tensor.itemsize
         read = 0 if self.read_out else FLOAT32_BYTES * elements
-        return (read,) if self.scales is None else (read, self.scales.size_bytes)
+        return (read, self.scale.size_bytes) if isinstance(self.scale, Slot) else (read,)
 
     @property
     def shape(self) -> Hashable:
@@ -332,13 +333,13 @@ class Fixpipe(_Fixpipe, Command):
 
     def execute(self, memory: CoreMemory) -> None:
         """Convert and store, or add in float32."""
-        values = self.finish.of(memory, self.src, self.scales, self.dst.tensor.dtype)
+        values = finished(memory, self.src, self.dst.tensor.dtype, self.relu, self.scale)
         memory.store(self.dst, in_channel_groups(values, self.c0), atomic=self.atomic)
 
     def cost_unknown(self, profile: Profile) -> str:
         """Return what of its ReLU and scales is not charged."""
         del profile
-        return self.finish.cost_unknown(self.scales)
+        return finish_unknown(self.relu, self.scale)
 
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path L0C_GM; reading L0C in turns slows the traffic."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.instructions.elementwise import BINARY, kind_of_repeat
+from ascendsim.instructions.elementwise import BINARY, OnTiles, kind_of_repeat
 from ascendsim.instructions.vector import BLOCK_BYTES, vector_cost
 from ascendsim.numerics.dtypes import ELEMENTS, find
-from ascendsim.program.instruction import WIDTH, Cost, SlotToSlot, Told, ToSlot
+from ascendsim.program.instruction import WIDTH, Cost, SlotToSlot, Told
 from ascendsim.program.places import Slot
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _ReduceRows(NamedTuple):
     dtype: str = "float32"
 
 
-class ReduceRows(_ReduceRows, ToSlot):
+class ReduceRows(_ReduceRows, OnTiles):
     """Reduce each row of a tile to one number, as `does` says: Sum, Max or Min.
 
     Repeats of a row that is wider than one are combined first, from left to right, in `scratch`; then the
@@ -67,9 +67,6 @@ class ReduceRows(_ReduceRows, ToSlot):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "src": "UB", "scratch": "UB"}
-    pipe = "V"
-    gm: ClassVar[None] = None
 
     @property
     def reads(self) -> tuple[Slot, ...]:
@@ -80,11 +77,6 @@ class ReduceRows(_ReduceRows, ToSlot):
     def writes(self) -> tuple[Slot, ...]:
         """The numbers, and what they are made in."""
         return (self.dst,) if self.scratch is None else (self.dst, self.scratch)
-
-    @property
-    def shape(self) -> Hashable:
-        """A key of all values that the cost depends on."""
-        return self.does == "Sum", self.rows, self.columns, self.dtype
 
     @property
     def told(self) -> tuple[Told, ...]:
@@ -186,7 +178,7 @@ class _BinaryRows(NamedTuple):
     along: str = "rows"
 
 
-class BinaryRows(_BinaryRows, ToSlot):
+class BinaryRows(_BinaryRows, OnTiles):
     """Combine each row of a tile with its own number, or all rows with one row, as `does` of `Binary` says.
 
     Along rows `b` has a block for each row, which `Brcb` makes and a block stride of 0 reads again and again;
@@ -200,19 +192,6 @@ class BinaryRows(_BinaryRows, ToSlot):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "UB", "a": "UB", "b": "UB"}
-    pipe = "V"
-    gm: ClassVar[None] = None
-
-    @property
-    def reads(self) -> tuple[Slot, ...]:
-        """Both operands."""
-        return self.a, self.b
-
-    @property
-    def shape(self) -> Hashable:
-        """A key of all values that the cost depends on."""
-        return self.does == "Div", self.rows, self.columns, self.dtype
 
     @property
     def told(self) -> tuple[Told, ...]:

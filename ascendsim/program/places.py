@@ -333,7 +333,8 @@ class CoreMemory:
         if dtype == self.math.carrier:
             return values
         if dtype == "int8":
-            return np.nan_to_num(np.rint(values).clip(-128, 127), copy=False)
+            whole: Carrier = np.nan_to_num(np.rint(values).clip(-128, 127))
+            return whole
         # Both round ties of hifloat8 away from zero, and ties of every other format to even.
         rounding = "ROUND" if dtype == "hifloat8" else "RINT"
         return rounded(values, dtype, self.math.overflow, rounding)

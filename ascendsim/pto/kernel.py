@@ -327,8 +327,8 @@ class _Block:
             or left.dtype not in self._profile.cube.rates
         ):
             done.refuse(f"multiplies {left.dtype} by {right.dtype} into {target.dtype}", "sums are f32")
-        slots, bias = map(self.slot, (target, left, right)), self.slot(done.reads[-1]) if biased else None
-        return Mmad(*slots, *shape, left.dtype, not before, bias)
+        made = Mmad(self.slot(target), self.slot(left), self.slot(right), *shape, left.dtype, not before)
+        return made._replace(bias=self.slot(done.reads[-1])) if biased else made
 
     def combine(self, done: Performed, does: str) -> Instruction:
         """Two tiles of UB, element by element."""

@@ -14,12 +14,12 @@ import ascendsim
 ROOT = Path(ascendsim.__file__).parent
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.rglob("*.py")}
 # Of the package; the aim is 190. Checked programs and flags, kernels of PTO, bytes and bounds, layers of all
-# kinds, several devices and products of the torch mode brought 29.
-MOST_FILES = 315
+# kinds, several devices and products of the torch mode brought 29; rows and Fixpipe's extras 2.
+MOST_FILES = 317
 MOST_TEST_FILES = 210
 # Of code, without comments, docstrings and blanks; the aim is 34,000. Rules and nests of the operators are
-# 12,000 of them; what is named above, and cubes of other shapes, brought 4,900.
-MOST_LINES = 54_600
+# 12,000 of them; what is named above, and cubes of other shapes, brought 4,900; what kernels use 430.
+MOST_LINES = 55_030
 MOST_IN_A_FOLDER, MOST_LARGER_FOLDERS = 12, 2
 MOST_REPEATED = 8  # class names
 LAYOUT = {

@@ -24,7 +24,7 @@ from ascendsim.instructions.cube import (
     Window,
     row_spans,
 )
-from ascendsim.instructions.fixpipe import CopyL0cToL1, CopyL1ToBt, CopyL1ToFb, Finish
+from ascendsim.instructions.fixpipe import CopyL0cToL1, CopyL1ToBt, CopyL1ToFb
 from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.movers import (
     CopyGmToL1,
@@ -562,11 +562,11 @@ def test_fixpipe_finishes_each_value_as_the_definition_says(relu, dtype, scale):
     y = GmTensor.of("y", (1, len(VALUES)), dtype, "output")
     mem = memory(y=np.zeros(y.shape, np.float32))
     put(mem, C0, [VALUES])
-    Fixpipe(Gm(y, ()), C0, y.size_bytes, finish=Finish(relu, scale)).execute(mem)
+    Fixpipe(Gm(y, ()), C0, y.size_bytes, relu=relu, scale=scale).execute(mem)
     due = [finished(value, relu, scale, dtype) for value in VALUES]
     assert np.array_equal(mem.gm["y"][0], due, equal_nan=True)
     # the same to L1
-    CopyL0cToL1(L1, C0, len(VALUES), dtype, Finish(relu, scale)).execute(mem)
+    CopyL0cToL1(L1, C0, len(VALUES), dtype, relu, scale).execute(mem)
     assert np.array_equal(mem.tile(L1)[0], due, equal_nan=True)
 
 
@@ -576,10 +576,8 @@ def test_columns_have_scales_of_their_own():
     put(mem, L1, np.array([0x3FC01FFF, 0x3F000000], np.uint32).view(np.float32))
     CopyL1ToFb(FB, L1, 2).execute(mem)
     put(mem, C0, [[1, 5], [3, 7]])
-    CopyL0cToL1(L1, C0, 4, "int8", scales=FB).execute(mem)
+    CopyL0cToL1(L1, C0, 4, "int8", scale=FB).execute(mem)
     assert mem.tile(L1).tolist() == [[2, 2], [4, 4]]  # ties to even
-    with pytest.raises(ProgramError, match="give one of them"):
-        CopyL0cToL1(L1, C0, 4, "int8", Finish(scale=1.0), FB).execute(mem)
 
 
 def test_sums_of_int8_leave_as_int8_or_in_half():
@@ -596,8 +594,8 @@ def test_sums_of_int8_leave_as_int8_or_in_half():
     builder.add(LoadL0A(left, one, Submatrix(0, 4, 0, 4, False, 1)))
     builder.add(LoadL0B(right, two, Submatrix(0, 4, 0, 4, False, 1)))
     builder.add(Mmad(sums, left, right, 4, 4, 4, "int8", True))
-    builder.add(Fixpipe(Gm(h, ()), sums, 32, scales=scales))
-    builder.add(Fixpipe(Gm(q, ()), sums, 16, scales=scales))
+    builder.add(Fixpipe(Gm(h, ()), sums, 32, scale=scales))
+    builder.add(Fixpipe(Gm(q, ()), sums, 16, scale=scales))
     work = CoreWork(Core("cube", 0), "all", builder.build)
     tensors = {tensor.name: tensor for tensor in (a, b, scale, h, q)}
     kernel = Kernel("k", (Phase("p", (work,)),), tensors, INT8)
@@ -614,20 +612,20 @@ def test_sums_of_int8_leave_as_int8_or_in_half():
 
 
 @pytest.mark.parametrize(
-    ("settings", "dtype", "finish", "refused"),
+    ("settings", "dtype", "scale", "refused"),
     [
-        (MATH, "int8", Finish(), "int8 of float32 without a scale"),
-        (MATH, "int32", Finish(scale=2.0), "int32 of float32 with a scale"),
-        (INT8, "float16", Finish(), "float16 of int32 without a scale"),
-        (INT8, "int32", Finish(scale=2.0), "int32 of int32 with a scale"),
+        (MATH, "int8", None, "int8 of float32 without a scale"),
+        (MATH, "int32", 2.0, "int32 of float32 with a scale"),
+        (INT8, "float16", None, "float16 of int32 without a scale"),
+        (INT8, "int32", 2.0, "int32 of int32 with a scale"),
     ],
 )
-def test_formats_that_no_fixpipe_makes_are_refused(settings, dtype, finish, refused):
+def test_formats_that_no_fixpipe_makes_are_refused(settings, dtype, scale, refused):
     y = GmTensor.of("y", (1, 1), dtype, "output")
     mem = memory(settings, y=np.zeros((1, 1), settings.carrier))
     mem.new_tile(C0, (1, 1)).fill(1)
     with pytest.raises(ProgramError, match=refused):
-        Fixpipe(Gm(y, ()), C0, 4, finish=finish).execute(mem)
+        Fixpipe(Gm(y, ()), C0, 4, scale=scale).execute(mem)
 
 
 @pytest.mark.parametrize("model", ["exact:RNE", "block:16:RNE", "seq:RNE"])
@@ -697,7 +695,7 @@ def fused(profile):
         builder.add(LoadL0B(right, by, Submatrix(0, rows, 0, columns, False, 2)))
         builder.add(Mmad(sums, left, right, m, rows, columns, "float16", True, bias))
         if bias is not None:
-            builder.add(CopyL0cToL1(hidden, sums, m * n, "float16", Finish(relu=True)))
+            builder.add(CopyL0cToL1(hidden, sums, m * n, "float16", relu=True))
     builder.add(Fixpipe(Gm(tensors["y"], ()), sums, m * o * 4))
     work = CoreWork(Core("cube", 0), "all", builder.build)
     return Kernel("fused", (Phase("all", (work,)),), tensors, MATH)
