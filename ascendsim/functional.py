@@ -14,6 +14,7 @@ import numpy as np
 
 from ascendsim.errors import ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.numerics.dtypes import DTYPES
 from ascendsim.program.checked import CheckedMemory, PhaseWatch
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.kernel import Core, Kernel, Phase, require_apart
@@ -61,7 +62,10 @@ def run_kernel(
     # NaN spoils whatever reads it, so an element that nobody wrote shows in the result.
     for name, tensor in kernel.tensors.items():
         if name not in gm:
-            gm[name] = np.full(tensor.shape, np.nan, dtype=np.float32).view(kernel.math.carrier)
+            poisoned = np.full(tensor.shape, np.nan, dtype=np.float32)
+            # What leaves sums of int8 in a float format (DEQF16) is no whole number.
+            floats = any(each.name == tensor.dtype for each in DTYPES)
+            gm[name] = poisoned if floats else poisoned.view(kernel.math.carrier)
     shared: dict[Any, Any] = {}
     # In program order a core is done before the next one begins: so they take the same
     # storage in turn, which is in the caches then.

@@ -367,13 +367,16 @@ class _Mmad(NamedTuple):
     n: int
     compute_dtype: str
     first: bool
+    bias: Slot | None = None
 
 
 class Mmad(_Mmad, Command):
     """Add one cube product to an accumulator tile, bit for bit under the kernel's accumulation model.
 
-    Shapes   a (m, k), b (k, n), c (m, n)
-    Types    a, b of `compute_dtype` (a rate key of the profile); c float32, of int8 int32
+    The first product of a tile begins it with zero, or with a row of `bias` in the bias table.
+
+    Shapes   a (m, k), b (k, n), c (m, n), bias (n,)
+    Types    a, b of `compute_dtype` (a rate key of the profile); c and bias float32, of int8 int32
     Pipe     M
     Cost     head + ceil(m/m0) ceil(n/n0) ceil(k/k0) fractal products, each m0 n0 k0 / macs_per_cycle cycles;
              the result is visible mmad_latency later. k is the outermost loop: the first piece of the result
@@ -382,14 +385,15 @@ class Mmad(_Mmad, Command):
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"dst": "L0C", "a": "L0A", "b": "L0B"}
+    where: ClassVar[Mapping[str, str]] = {"dst": "L0C", "a": "L0A", "b": "L0B", "bias": "BT"}
     pipe = "M"
     gm = None
 
     @property
     def reads(self) -> tuple[Slot, ...]:
-        """Both operands, and the accumulator unless this product begins it."""
-        return (self.a, self.b) if self.first else (self.a, self.b, self.dst)
+        """Both operands; the accumulator unless this product begins it, with the bias if there is one."""
+        began = self.bias if self.first else self.dst
+        return (self.a, self.b) if began is None else (self.a, self.b, began)
 
     @property
     def writes(self) -> tuple[Slot, ...]:
@@ -402,7 +406,9 @@ class Mmad(_Mmad, Command):
         size = itemsize_of(self.compute_dtype)
         c = FLOAT32_BYTES * self.m * self.n
         operands = self.m * self.k * size, self.k * self.n * size
-        return (*operands, c) if self.first else (*operands, c, c)
+        if self.first:
+            return (*operands, c) if self.bias is None else (*operands, FLOAT32_BYTES * self.n, c)
+        return *operands, c, c
 
     @property
     def shape(self) -> Hashable:
@@ -413,7 +419,10 @@ class Mmad(_Mmad, Command):
     def told(self) -> tuple[Told, ...]:
         """Both operands have elements of the format that is multiplied; shapes it looks at itself."""
         size = itemsize_of(self.compute_dtype)
-        return (Told(f"compute_dtype {self.compute_dtype}", size, (self.a, self.b), WIDTH),)
+        operands = Told(f"compute_dtype {self.compute_dtype}", size, (self.a, self.b), WIDTH)
+        if self.bias is None or not self.first:
+            return (operands,)
+        return operands, Told("n", self.n, (self.bias,)), Told("bias", FLOAT32_BYTES, (self.bias,), WIDTH)
 
     def width(self, given: int, shape: tuple[int, ...]) -> int:
         """Return the bytes of a sum: float32, or int32."""
@@ -423,11 +432,14 @@ class Mmad(_Mmad, Command):
     def execute(self, memory: CoreMemory) -> None:
         """Accumulate; the first product of a tile begins with zero.
 
-        Raises   ProgramError if a slot holds a tile of another shape: something overwrote it too early
+        Raises   ProgramError if a slot holds a tile of another shape: something overwrote it too early; for a
+                 bias of a product that begins no tile
         """
-        # The first product begins the tile: the device starts from zero and does not read what L0C holds.
+        # The first product begins the tile: the device does not read what L0C holds.
         if self.first:
-            memory.new_tile(self.dst, (self.m, self.n)).fill(0)
+            memory.begin(self.dst, (self.m, self.n), None if self.bias is None else memory.tile(self.bias))
+        elif self.bias is not None:
+            raise ProgramError(f"Mmad adds to {self.dst!r} and has a bias; give it to the first product")
         a, b, c = memory.tile(self.a), memory.tile(self.b), memory.accumulator(self.dst)
         # A slot that was overwritten too early would give wrong numbers without a word, were shapes equal;
         # where they differ, that is seen here.
@@ -451,6 +463,11 @@ class Mmad(_Mmad, Command):
         lead = -(-padded * (passes - 1) // (passes * rate.macs_per_cycle))
         head = cube.mmad_head_cycles
         return Cost(head + cycles, cube.mmad_latency_cycles, lead_cycles=head + lead)
+
+    def cost_unknown(self, profile: Profile) -> str:
+        """Return what of its bias is not charged."""
+        del profile
+        return "" if self.bias is None else "reading the bias table, here nothing"
 
 
 def spacing_needed(profile: Profile, m: int, n: int) -> bool:

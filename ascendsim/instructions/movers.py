@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 import numpy as np
 
 from ascendsim.instructions.cube import TileRead, Window
+from ascendsim.instructions.fixpipe import finish_unknown, finished
 from ascendsim.numerics.dtypes import FLOAT32_BYTES, itemsize_of
 from ascendsim.program.instruction import WIDTH, Command, Cost, SlotToSlot, Told, ToSlot, Traffic
 from ascendsim.program.places import Gm, Slot
@@ -279,12 +280,18 @@ class _Fixpipe(NamedTuple):
     cut: bool = False
     read_out: bool = False
     posted: bool = False
+    relu: bool = False
+    scale: float | Slot | None = None
 
 
 class Fixpipe(_Fixpipe, Command):
     """Write an accumulator tile to GM, converted to the tensor's dtype, or add it there.
 
-    Shapes   tile (m, n) -> slice (m, n), or (n / C0, m, C0) if `c0` is set
+    Each value passes ReLU first where `relu` says so, and takes a `scale`: a number, or a slot of FB with one
+    for each column.
+
+    Shapes   tile (m, n) -> slice (m, n), or (n / C0, m, C0) if `c0` is set; scales (n,)
+    Types    as `finished` says
     Pipe     FIX
     Cost     head, then the result's bytes over shared links, but least_cycles in all (plain matrix:
              fixpipe.matrix_least_cycles). Piece by piece it reads L0C at fixpipe.read_bytes_per_cycle, then
@@ -293,13 +300,13 @@ class Fixpipe(_Fixpipe, Command):
              4 bytes, written here as a plain matrix, lie in these groups on the device. One that is `posted`
              has the adds of the groups on the way when L0C is free again, and its pipe busy until they have
              arrived (fixpipe.channel_split_atomic_bytes_per_cycle). Of a tile that a `ReadOut` has taken
-             before only the writing is left
+             before only the writing is left. Of int8 as many elements leave in a cycle as of 16 bits
     Raises   (from the machine) two cores may touch one element only by atomic add, which is float32
     Source   AscendC Fixpipe page: F322F16 and F322BF16 round to nearest even
     """
 
     __slots__ = ()
-    where: ClassVar[Mapping[str, str]] = {"src": "L0C"}
+    where: ClassVar[Mapping[str, str]] = {"src": "L0C", "scale": "FB"}
     pipe = "FIX"
 
     @property
@@ -309,14 +316,15 @@ class Fixpipe(_Fixpipe, Command):
 
     @property
     def reads(self) -> tuple[Slot, ...]:
-        """The accumulator, or what has been read out of it."""
-        return (self.src,)
+        """The accumulator, or what has been read out of it; and the scales."""
+        return (self.src, self.scale) if isinstance(self.scale, Slot) else (self.src,)
 
     @property
     def touched_bytes(self) -> tuple[int, ...]:
         """The accumulator in float32, unless a `ReadOut` has taken it before."""
         elements = self.bytes // self.dst.tensor.itemsize
-        return (0 if self.read_out else FLOAT32_BYTES * elements,)
+        read = 0 if self.read_out else FLOAT32_BYTES * elements
+        return (read, self.scale.size_bytes) if isinstance(self.scale, Slot) else (read,)
 
     @property
     def shape(self) -> Hashable:
@@ -325,8 +333,13 @@ class Fixpipe(_Fixpipe, Command):
 
     def execute(self, memory: CoreMemory) -> None:
         """Convert and store, or add in float32."""
-        values = in_channel_groups(memory.tile(self.src), self.c0)
-        memory.store(self.dst, values, atomic=self.atomic)
+        values = finished(memory, self.src, self.dst.tensor.dtype, self.relu, self.scale)
+        memory.store(self.dst, in_channel_groups(values, self.c0), atomic=self.atomic)
+
+    def cost_unknown(self, profile: Profile) -> str:
+        """Return what of its ReLU and scales is not charged."""
+        del profile
+        return finish_unknown(self.relu, self.scale)
 
     def cost(self, profile: Profile) -> Cost:
         """Return head, traffic and latency of the path L0C_GM; reading L0C in turns slows the traffic."""
@@ -337,6 +350,8 @@ class Fixpipe(_Fixpipe, Command):
         if self.cut or 0 < self.c0 < profile.cube.n0:
             rate = Fraction(unit.channel_split_bytes_per_cycle or rate)
             added = Fraction(unit.channel_split_atomic_bytes_per_cycle) if self.posted else added
+        if self.dst.tensor.dtype == "int8":
+            rate /= 2
         # A plain matrix has its fractals turned into rows on the way (NZ to ND), which has a least of its
         # own.
         if not (self.c0 or self.cut) and unit.matrix_least_cycles:

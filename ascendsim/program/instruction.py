@@ -171,6 +171,11 @@ class Command:
         """Return the bytes that the tile which it makes takes in its slot."""
         return prod(shape) * width
 
+    def cost_unknown(self, profile: Profile) -> str:
+        """Return what of its cost nobody has published, and what stands for it, in words; "" for nothing."""
+        del profile
+        return ""
+
     @property
     def reads(self) -> tuple[Slot, ...]:
         """No slot."""

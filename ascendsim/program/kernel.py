@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ascendsim.errors import ProgramError
+from ascendsim.program.instruction import Command
 from ascendsim.program.places import VECTOR_CORES, GmTensor
 from ascendsim.program.program import Program
 
@@ -160,6 +161,17 @@ class Kernel:
     def cores_used(self) -> int:
         """Cores that have work in at least one phase."""
         return len({core for phase in self.phases for work in phase.work for core in work.cores})
+
+
+def unknown_costs(kernel: Kernel, profile: Profile) -> str:
+    """Return what nobody has published of the costs of a kernel, in words, as for its `note`; or ""."""
+    found: dict[str, None] = {}
+    for phase in kernel.phases:
+        for work, _ in phase.folded():
+            made = [each for each, _ in work.build().counted() if isinstance(each, Command)]
+            found.update(dict.fromkeys(each.cost_unknown(profile) for each in made))
+    said = dict.fromkeys(part for each in found for part in each.split("; ") if part)
+    return f"not published: {'; '.join(said)}" if said else ""
 
 
 Taken = TypeVar("Taken")

@@ -277,6 +277,17 @@ class CoreMemory:
             self._unrounded.discard(slot.index)
         return tile
 
+    def begin(self, slot: Slot, shape: tuple[int, int], row: Carrier | None = None) -> None:
+        """Begin an accumulator tile with zero, or with a row of numbers for each of its rows."""
+        tile = self.new_tile(slot, shape)
+        if row is None or self._rounds_once:
+            tile.fill(0)
+        else:
+            tile[...] = row.reshape(1, -1)
+        # What rounds once counts them among its products: each is 1 times itself.
+        if row is not None and self._rounds_once:
+            self.add_product(slot, np.ones((shape[0], 1), np.float32), row.reshape(1, -1))
+
     def add_product(self, slot: Slot, a: Carrier, b: Carrier) -> None:
         """Add a cube product to the accumulator tile in a slot."""
         if self._rounds_once:
@@ -315,9 +326,15 @@ class CoreMemory:
         self._unrounded.discard(index)
 
     def convert(self, values: Carrier, dtype: str) -> Carrier:
-        """Round values to the grid of `dtype`, as Fixpipe and the vector Cast do."""
+        """Round values to the grid of `dtype`, as Fixpipe and the vector Cast do.
+
+        To int8 they round to nearest even and saturate; NaN, of which nothing is published, becomes 0.
+        """
         if dtype == self.math.carrier:
             return values
+        if dtype == "int8":
+            whole: Carrier = np.nan_to_num(np.rint(values).clip(-128, 127))
+            return whole
         # Both round ties of hifloat8 away from zero, and ties of every other format to even.
         rounding = "ROUND" if dtype == "hifloat8" else "RINT"
         return rounded(values, dtype, self.math.overflow, rounding)

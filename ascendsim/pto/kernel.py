@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import lcm
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ascendsim.errors import CapacityError, ProgramError, shown, whole
 from ascendsim.instructions.cube import Mmad, Submatrix
-from ascendsim.instructions.elementwise import Binary, Cast, Unary
+from ascendsim.instructions.elementwise import Binary, Cast, MulAdd, Unary
+from ascendsim.instructions.fixpipe import CopyL0cToL1, CopyL1ToBt
 from ascendsim.instructions.flags import BarrierAll, PipeBarrier, SetFlag, WaitFlag
 from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.rowwise import ReduceRows, in_repeat
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.formats import cube_overflow, vector_overflow
-from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, unknown_costs
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.pto.text import SIGNALS, parse
@@ -69,7 +72,7 @@ def read_pto(
     if not any(_stores(done) for done in everything):
         function.place.refuse(f"{function.name} has no result: nothing goes to GM", "add a pto.tstore")
     if products:
-        dtype = _only([(made, made.reads[-1].dtype) for made in products], "multiplies")
+        dtype = _only([(made, made.reads[-1 - _biased(made)].dtype) for made in products], "multiplies")
         model = AccumulationModel.parse(profile.accumulation[dtype])
         written = [(done, done.writes[0].pointer.dtype) for done in everything if _stores(done)]
         # Sums are float32: to store them so converts nothing, and takes any rule.
@@ -85,11 +88,16 @@ def read_pto(
         made.m * made.k * made.n for built in builders for made in built.made if isinstance(made, Mmad)
     )
     shown_as = dict(tensors.shown)
-    return Kernel(function.name, (Phase("all", works),), shown_as, math, macs, dtype, NOTE)
+    kernel = Kernel(function.name, (Phase("all", works),), shown_as, math, macs, dtype, NOTE)
+    return replace(kernel, note="; ".join(filter(None, (NOTE, unknown_costs(kernel, profile)))))
 
 
 def _same(program: Program) -> Program:
     return program
+
+
+def _biased(done: Performed) -> bool:
+    return done.statement.word.lower().endswith("bias")
 
 
 def _only(found: Sequence[tuple[Performed, str]], does: str) -> str:
@@ -237,10 +245,10 @@ class _Block:
             if part.turned:
                 done.refuse("brings columns into UB", "in the subset rows go to UB")
             return CopyGmToUb.of(slot, gm)
-        if tile.buffer != "L1" or not tile.boxed:
+        if tile.buffer != "L1" or not (tile.boxed or tile.rows == 1):
             done.refuse(
                 f"brings a part to {_place_of(tile)}",
-                "a tile with loc=mat has slayout=row_major or col_major",
+                "a tile with loc=mat has slayout=row_major or col_major, or one row",
             )
         self._turned[slot] = part.turned
         line, size = self._profile.l2.line_bytes, gm.tensor.itemsize
@@ -258,6 +266,21 @@ class _Block:
         if tile.buffer == "UB":
             return CopyUbToGm.of(gm, self.slot(tile))
         return Fixpipe(gm, self.slot(tile), gm.size_bytes)
+
+    def move(self, done: Performed) -> Instruction:
+        """Move a whole tile: L1 to L0A, L0B or the bias table, or L0C to L1 for another product."""
+        tile, target = done.reads[0], done.writes[0]
+        if (tile.buffer == "L0C") != (target.buffer == "L1"):
+            done.refuse(f"moves {tile.buffer} to {target.buffer}", "L0C goes to L1, and L1 to the others")
+        if tile.buffer != "L0C" and target.buffer != "BT":
+            return self.feed(done)
+        dtype = "float32" if target.buffer == "BT" else target.dtype
+        _require_same(done, (tile.rows, tile.columns, dtype), target)
+        source, slot, count = self.slot(tile), self.slot(target), tile.rows * tile.columns
+        if target.buffer == "BT":
+            return CopyL1ToBt(slot, source, count)
+        self._turned[slot] = False
+        return CopyL0cToL1(slot, source, count, dtype)
 
     def feed(self, done: Performed) -> Instruction:
         """L1 to L0A or L0B: a whole tile, or a window of it."""
@@ -290,8 +313,9 @@ class _Block:
     # ---- products and elements
 
     def product(self, done: Performed) -> Instruction:
-        """Add a product to an accumulator, or begin it."""
-        *before, left, right = done.reads
+        """Add a product to an accumulator, or begin it, with a bias or none."""
+        biased = _biased(done)
+        *before, left, right = done.reads[:-1] if biased else done.reads
         [target] = done.writes
         if before and self.slot(before[0]) is not self.slot(target):
             done.refuse("adds to one tile and writes another", "let both be one tile")
@@ -306,7 +330,8 @@ class _Block:
             or left.dtype not in self._profile.cube.rates
         ):
             done.refuse(f"multiplies {left.dtype} by {right.dtype} into {target.dtype}", "sums are f32")
-        return Mmad(self.slot(target), self.slot(left), self.slot(right), *shape, left.dtype, not before)
+        made = Mmad(self.slot(target), self.slot(left), self.slot(right), *shape, left.dtype, not before)
+        return made._replace(bias=self.slot(done.reads[-1])) if biased else made
 
     def combine(self, done: Performed, does: str) -> Instruction:
         """Two tiles of UB, element by element."""
@@ -323,6 +348,21 @@ class _Block:
         _require_same(done, (tile.rows, tile.columns, tile.dtype), target)
         count = target.rows * target.columns
         return Unary(self.slot(target), self.slot(tile), does, count, target.dtype, *map(float, number))
+
+    def add_product(self, done: Performed) -> Instruction:
+        """Add a tile of UB times a number to another."""
+        (tile, number), [target] = done.reads, done.writes
+        _require_same(done, (tile.rows, tile.columns, tile.dtype), target)
+        count = target.rows * target.columns
+        return MulAdd(self.slot(target), self.slot(tile), None, count, target.dtype, float(number))
+
+    def reduce(self, done: Performed, does: str) -> Instruction:
+        """Reduce each row of a tile of UB to a number, in a scratch tile where a row is wide."""
+        (tile, scratch), [target] = done.reads, done.writes
+        _require_same(done, (tile.rows, 1, tile.dtype), target)
+        wide = self.slot(scratch) if tile.columns > in_repeat(tile.dtype) else None
+        shape = tile.rows, tile.columns
+        return ReduceRows(self.slot(target), self.slot(tile), wide, does, *shape, tile.dtype)
 
     def convert(self, done: Performed) -> Instruction:
         """Convert a tile of UB to another format."""
@@ -372,13 +412,22 @@ _WINDOW = "L1 number number"
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "tload": Operation("GM", "UB or L1", "CopyGmToUb, CopyGmToL1", _Block.load),
     "tstore": Operation("UB or L0C", "GM", "CopyUbToGm, Fixpipe", _Block.store),
-    "tmov": Operation("L1", "L0A or L0B", "LoadL0A, LoadL0B", _Block.feed),
+    "tmov": Operation(
+        "L1 or L0C", "L0A or L0B or BT or L1", "LoadL0A, LoadL0B, CopyL1ToBt, CopyL0cToL1", _Block.move
+    ),
     "textract": Operation(_WINDOW, "L0A or L0B", "LoadL0A, LoadL0B", _Block.feed),
     "tmatmul": Operation("L0A L0B", "L0C", "Mmad", _Block.product),
     "tmatmul_acc": Operation("L0C L0A L0B", "L0C", "Mmad", _Block.product),
-    **_elements("Add Sub Mul Max Min", "UB UB", "Binary", _Block.combine),
+    "tmatmul_bias": Operation("L0A L0B BT", "L0C", "Mmad", _Block.product),
+    **_elements("Add Sub Mul Div Max Min", "UB UB", "Binary", _Block.combine),
     **_elements("Adds Muls Maxs Mins", "UB number", "Unary", _Block.change),
-    **_elements("Exp", "UB", "Unary", _Block.change),
+    **_elements("Exp Sqrt Rsqrt Abs Relu", "UB", "Unary", _Block.change),
+    "tlog": Operation("UB", "UB", "Unary", partial(_Block.change, does="Ln")),
+    "taxpy": Operation("UB number", "UB", "MulAdd", _Block.add_product),
+    **{
+        f"trow{name.lower()}": Operation("UB UB", "UB", "ReduceRows", partial(_Block.reduce, does=name))
+        for name in ("Sum", "Max", "Min")
+    },
     "tcvt": Operation("UB", "UB", "Cast", _Block.convert),
 }
 _SIGNALS: Final = (*[word.removeprefix("pto.") for word in SIGNALS], "barrier")

@@ -18,7 +18,9 @@ from ascendsim.pto.text import MAKERS, Function, Place, Statement
 MOST_STEPS: Final = 1_000_000
 FORMATS: Final = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 # Buffers by what the text calls them.
-LOCATIONS: Final = {"vec": "UB", "ub": "UB", "mat": "L1", "left": "L0A", "right": "L0B", "acc": "L0C"}
+LOCATIONS: Final = {"vec": "UB", "ub": "UB", "mat": "L1", "left": "L0A", "right": "L0B", "acc": "L0C"} | {
+    "bias": "BT"
+}
 
 
 def _quotient(a: int, b: int) -> int:
@@ -291,7 +293,9 @@ class Trace:
         buffer = LOCATIONS[keys["loc"]]
         # What fills only a part of its rows has gaps between them, which no instruction here knows.
         whole_rows = valid[1] == columns and 0 < valid[0] <= rows
-        if not whole_rows or (buffer == "UB" and columns * width % 32):
+        # A column, as a row of numbers for rows, lies end to end.
+        line = rows if columns == 1 and keys.get("blayout") == "col_major" else columns
+        if not whole_rows or (buffer == "UB" and line * width % 32):
             place.refuse(
                 f"a tile of {rows} x {columns} holds {valid[0]} x {valid[1]}",
                 "in the subset rows are filled, in UB with whole blocks of 32 bytes",

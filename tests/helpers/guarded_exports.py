@@ -497,7 +497,7 @@ NOT_CALLED = {
         instructions.vector: vector_cost
         profile.files: ShippedProduct
         profile.records: Generation Figure
-        program.kernel: Core CoreWork Kernel Phase
+        program.kernel: Core CoreWork Kernel Phase unknown_costs
         report.document: CallReport
         rules.typed: ConvTbcBackwardCall ConvolutionBackwardCall CubeMathType TensorDescription Decision
         rules.loader: load_rules product_names rule_set_names rules_digest known_product rule_product
@@ -549,6 +549,8 @@ NOT_CALLED = {
     "an instruction, or compiled code, which runs under the guard of what runs it": """
         native.function: Native
         instructions.vector: Add CopyGmToUb CopyUbToGm
+        instructions.elementwise: Binary Compare MulAdd Select Unary
+        instructions.rowwise: BinaryRows Brcb ReduceRows
         instructions.flags: BarrierAll SetFlag WaitFlag
     """,
     "a step of a twin, code_table, error_metrics or reference_gradients, shown nowhere": """

@@ -499,7 +499,7 @@ def test_every_instruction_says_all_its_parts(name):
         ("CopyGmToL1", "MTE2", "src", "dst"),
         ("LoadL0B", "MTE1", "src", "dst"),
         ("Mmad", "M", "a b dst", "dst"),  # one that does not begin its accumulator
-        ("Fixpipe", "FIX", "src", "dst"),
+        ("Fixpipe", "FIX", "src scale", "dst"),
         ("CopyUbToGm", "MTE3", "src", "dst"),
         ("Add", "V", "dst src", "dst"),
         ("ToTaps", "V", "sums", "dst"),

@@ -5,13 +5,16 @@ cycle after 4 cycles, 100 until visible; L1_L0A 256 and L1_L0B 128 after 2, visi
 8, visible 40 later; cube 16x16x16 products a cycle in float16, 16x16x4 in float32, head 2, visible 20 later.
 """
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from ascendsim.errors import ProgramError
+from ascendsim import load_profile
+from ascendsim.errors import ProgramError, UnsupportedError
+from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import (
     Im2col,
     Mmad,
@@ -21,6 +24,7 @@ from ascendsim.instructions.cube import (
     Window,
     row_spans,
 )
+from ascendsim.instructions.fixpipe import CopyL0cToL1, CopyL1ToBt, CopyL1ToFb
 from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.movers import (
     CopyGmToL1,
@@ -33,10 +37,13 @@ from ascendsim.instructions.movers import (
     ReadOut,
     StallCube,
 )
-from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
+from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, unknown_costs
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
-from tests.helpers.toy_machines import counted, memory, put, toy_split, toy_unified
+from ascendsim.program.program import ProgramBuilder
+from ascendsim.timing.kernel import measure_kernel
+from tests.helpers.toy_machines import MATH, counted, memory, put, toy_split, toy_unified, with_instructions
 
 TOY = toy_split()
 A1, A0, B0, C0 = (Slot(buffer, 4096, buffer, i) for i, buffer in enumerate(("L1", "L0A", "L0B", "L0C")))
@@ -519,6 +526,223 @@ def test_a_barrier_drains_its_pipe_and_touches_nothing():
     barrier.execute(memory())
     assert (barrier.pipe, barrier.drains, barrier.reads, barrier.writes) == ("M", True, (), ())
     assert barrier.cost(TOY) == Cost(1)
+
+
+# --- what Fixpipe does on the way, L0C to L1, the bias table
+
+
+FB, BT, L1 = (Slot(buffer, 4096, buffer, i) for i, buffer in enumerate(("FB", "BT", "L1"), 6))
+INT8 = MathSettings(IntegerSum.parse("int32:wrap"))
+
+
+def finished(value, relu, scale, dtype):
+    """What Fixpipe makes of one number: the definition, in fractions."""
+    if math.isnan(value):
+        return 0.0 if dtype == "int8" else value
+    if relu and value <= 0:
+        value = 0.0
+    if scale is not None:
+        fraction, exponent = math.frexp(scale)
+        cut = math.trunc(Fraction(fraction) * 2048)  # the point stands behind a hidden bit: 11 in all
+        product = Fraction(float(np.float32(value))) * Fraction(cut) * Fraction(2) ** (exponent - 11)
+        value = float(np.float32(float(product)))
+    if dtype == "int8":
+        return float(max(-128, min(127, round(value))))
+    return float(np.float32(value).astype(np.float16)) if dtype == "float16" else value
+
+
+VALUES = [-300.0, -2.5, -1.5, -0.0, 0.5, 1.5, 2049.0, np.nan]
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("int8", 0.3), ("int8", 1.0), ("float16", 1.00048828125), ("float16", None)]
+)
+def test_fixpipe_finishes_each_value_as_the_definition_says(relu, dtype, scale):
+    y = GmTensor.of("y", (1, len(VALUES)), dtype, "output")
+    mem = memory(y=np.zeros(y.shape, np.float32))
+    put(mem, C0, [VALUES])
+    Fixpipe(Gm(y, ()), C0, y.size_bytes, relu=relu, scale=scale).execute(mem)
+    due = [finished(value, relu, scale, dtype) for value in VALUES]
+    assert np.array_equal(mem.gm["y"][0], due, equal_nan=True)
+    # the same to L1
+    CopyL0cToL1(L1, C0, len(VALUES), dtype, relu, scale).execute(mem)
+    assert np.array_equal(mem.tile(L1)[0], due, equal_nan=True)
+
+
+def test_columns_have_scales_of_their_own():
+    # 13 bits of each are not looked at; 1.5 is 0x3fc00000
+    mem = memory()
+    put(mem, L1, np.array([0x3FC01FFF, 0x3F000000], np.uint32).view(np.float32))
+    CopyL1ToFb(FB, L1, 2).execute(mem)
+    put(mem, C0, [[1, 5], [3, 7]])
+    CopyL0cToL1(L1, C0, 4, "int8", scale=FB).execute(mem)
+    assert mem.tile(L1).tolist() == [[2, 2], [4, 4]]  # ties to even
+
+
+def test_sums_of_int8_leave_as_int8_or_in_half():
+    a, b = (GmTensor.of(name, (4, 4), "int8") for name in "ab")
+    scale = GmTensor("scale", (4,), "uint64", 8)
+    h, q = GmTensor.of("h", (4, 4), "float16", "output"), GmTensor.of("q", (4, 4), "int8", "output")
+    builder = ProgramBuilder(load_profile("910B2"))
+    sizes = {"L1": 32, "L0A": 512, "L0B": 512, "L0C": 64, "FB": 64}
+    one, two, table = (builder.slots("L1", size, name)[0] for size, name in ((32, "a"), (32, "b"), (32, "s")))
+    left, right, sums, scales = (builder.slots(name, sizes[name], name)[0] for name in [*sizes][1:])
+    for slot, tensor in ((one, a), (two, b), (table, scale)):
+        builder.add(CopyGmToL1(slot, Gm(tensor, ()), tensor.size_bytes, tensor.shape))
+    builder.add(CopyL1ToFb(scales, table, 4))
+    builder.add(LoadL0A(left, one, Submatrix(0, 4, 0, 4, False, 1)))
+    builder.add(LoadL0B(right, two, Submatrix(0, 4, 0, 4, False, 1)))
+    builder.add(Mmad(sums, left, right, 4, 4, 4, "int8", True))
+    builder.add(Fixpipe(Gm(h, ()), sums, 32, scale=scales))
+    builder.add(Fixpipe(Gm(q, ()), sums, 16, scale=scales))
+    work = CoreWork(Core("cube", 0), "all", builder.build)
+    tensors = {tensor.name: tensor for tensor in (a, b, scale, h, q)}
+    kernel = Kernel("k", (Phase("p", (work,)),), tensors, INT8)
+    x = np.arange(16, dtype=np.int32).reshape(4, 4) * 7 - 50
+    gm = {"a": x, "b": x.T.copy(), "scale": np.full(4, 0.125, np.float32).view(np.int32)}
+    run_kernel(kernel, gm)
+    assert np.array_equal(gm["h"], (x @ x.T * np.float32(0.125)).astype(np.float16))
+    assert np.array_equal(gm["q"], np.rint(x @ x.T * 0.125).clip(-128, 127))
+    cycles = {
+        measure_kernel(kernel, builder.profile, engine=engine).cycles for engine in ("simpy", "compiled")
+    }
+    assert len(cycles) == 1
+    assert "scales of Fixpipe" in unknown_costs(kernel, builder.profile)
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype", "scale", "refused"),
+    [
+        (MATH, "int8", None, "int8 of float32 without a scale"),
+        (MATH, "int32", 2.0, "int32 of float32 with a scale"),
+        (INT8, "float16", None, "float16 of int32 without a scale"),
+        (INT8, "int32", 2.0, "int32 of int32 with a scale"),
+    ],
+)
+def test_formats_that_no_fixpipe_makes_are_refused(settings, dtype, scale, refused):
+    y = GmTensor.of("y", (1, 1), dtype, "output")
+    mem = memory(settings, y=np.zeros((1, 1), settings.carrier))
+    mem.new_tile(C0, (1, 1)).fill(1)
+    with pytest.raises(ProgramError, match=refused):
+        Fixpipe(Gm(y, ()), C0, 4, scale=scale).execute(mem)
+
+
+@pytest.mark.parametrize("model", ["exact:RNE", "block:16:RNE", "seq:RNE"])
+def test_a_product_begins_with_the_bias(model):
+    rng = np.random.default_rng(0)
+    mem = memory(MathSettings(AccumulationModel.parse(model)))
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((3, 32), (32, 5)))
+    bias = rng.standard_normal(5, np.float32) * 1e4
+    put(mem, A0, a)
+    put(mem, B0, b)
+    put(mem, BT, bias)
+    first = Mmad(C0, A0, B0, 3, 32, 5, "float16", True, BT)
+    assert first.reads == (A0, B0, BT)
+    first.execute(mem)
+    first._replace(first=False, bias=None).execute(mem)
+    if model == "exact:RNE":
+        due = bias.astype(np.float64) + 2 * (a @ b)
+        assert np.array_equal(mem.tile(C0), due.astype(np.float32))
+    else:
+        # the bias is what another product has left there
+        other = memory(mem.math)
+        put(other, A0, a)
+        put(other, B0, b)
+        put(other, C0, np.broadcast_to(bias, (3, 5)))
+        for _ in range(2):
+            Mmad(C0, A0, B0, 3, 32, 5, "float16", False).execute(other)
+        assert np.array_equal(mem.tile(C0), other.tile(C0))
+    with pytest.raises(ProgramError, match="give it to the first product"):
+        first._replace(first=False).execute(mem)
+
+
+def test_the_ways_beside_the_operands_cost_their_paths():
+    profile = load_profile("910B2")
+    assert CopyL0cToL1(L1, C0, 1024, "float16").cost(profile) == Cost(16, 20)
+    assert CopyL0cToL1(L1, C0, 1024, "int8").cost(profile) == Cost(16, 20)
+    assert CopyL0cToL1(L1, C0, 1024, "float32").cost(profile) == Cost(32, 20)
+    assert CopyL1ToBt(BT, L1, 256).cost(profile) == Cost(32, 20, least_cycles=3)
+    assert CopyL1ToFb(FB, L1, 256).cost(profile) == Cost(15 + 64, 20)
+    assert (CopyL1ToBt(BT, L1, 1).pipe, CopyL1ToFb(FB, L1, 1).pipe) == ("MTE1", "FIX")
+    with pytest.raises(UnsupportedError, match="has no path L1_BT"):
+        CopyL1ToBt(BT, L1, 256).cost(TOY)
+    # as many elements of int8 as of half leave for GM in a cycle
+    half, whole = (GmTensor.of("y", (1, 64), dtype, "output") for dtype in ("float16", "int8"))
+    rates = [
+        Fixpipe(Gm(y, ()), C0, y.size_bytes).cost(profile).traffic.peak_bytes_per_cycle for y in (half, whole)
+    ]
+    assert rates[0] == 2 * rates[1]
+
+
+def fused(profile):
+    """Two products, the second of the first: relu(x w + bias) v."""
+    m, k, n, o = 32, 32, 48, 16
+    shapes = {"x": (m, k), "w": (k, n), "bias": (n,), "v": (n, o)}
+    tensors = {name: GmTensor.of(name, shape, "float16") for name, shape in shapes.items()}
+    tensors["bias"] = GmTensor.of("bias", (n,), "float32")
+    tensors["y"] = GmTensor.of("y", (m, o), "float32", "output")
+    builder = ProgramBuilder(profile)
+    at = {name: builder.slots("L1", tensors[name].size_bytes, name)[0] for name in shapes}
+    [hidden] = builder.slots("L1", m * n * 2, "hidden")
+    [left], [right] = builder.slots("L0A", 4096, "left"), builder.slots("L0B", 4096, "right")
+    [sums], [table] = builder.slots("L0C", m * n * 4, "sums"), builder.slots("BT", n * 4, "bias")
+    for name, slot in at.items():
+        builder.add(CopyGmToL1(slot, Gm(tensors[name], ()), tensors[name].size_bytes, tensors[name].shape))
+    builder.add(CopyL1ToBt(table, at["bias"], n))
+    for of, rows, columns, by, bias in ((at["x"], k, n, at["w"], table), (hidden, n, o, at["v"], None)):
+        builder.add(LoadL0A(left, of, Submatrix(0, m, 0, rows, False, 2)))
+        builder.add(LoadL0B(right, by, Submatrix(0, rows, 0, columns, False, 2)))
+        builder.add(Mmad(sums, left, right, m, rows, columns, "float16", True, bias))
+        if bias is not None:
+            builder.add(CopyL0cToL1(hidden, sums, m * n, "float16", relu=True))
+    builder.add(Fixpipe(Gm(tensors["y"], ()), sums, m * o * 4))
+    work = CoreWork(Core("cube", 0), "all", builder.build)
+    return Kernel("fused", (Phase("all", (work,)),), tensors, MATH)
+
+
+@pytest.mark.parametrize("order", ["program", 1, 2])
+def test_a_product_of_a_product_never_leaves_the_core(order):
+    profile = load_profile("910B2")
+    kernel = fused(profile)
+    rng = np.random.default_rng(1)
+    gm = {
+        name: rng.integers(-3, 4, kernel.tensors[name].shape).astype(np.float32)
+        for name in ("x", "w", "bias", "v")
+    }
+    run_kernel(kernel, gm, order=order)
+    assert np.array_equal(gm["y"], np.maximum(gm["x"] @ gm["w"] + gm["bias"], 0) @ gm["v"])
+    cycles = {measure_kernel(kernel, profile, engine=engine).cycles for engine in ("simpy", "compiled")}
+    assert len(cycles) == 1
+    said = unknown_costs(kernel, profile)
+    assert said == (
+        "not published: reading the bias table, here nothing; reading L0C before writing L1, here no cycles "
+        "beside the rate of the path; ReLU and scales of Fixpipe, here nothing beside the conversion"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "refused"),
+    [
+        (CopyL1ToBt, {"elements": 47}, "says elements = 47"),
+        (CopyL1ToBt, {"dst": 0}, "reserve it in BT"),
+        (CopyL0cToL1, {"elements": 100}, "says elements = 100"),
+        (CopyL0cToL1, {"dtype": "float32"}, "declared as 3072"),
+        (CopyL0cToL1, {"dtype": "int8"}, "int8 of float32 without a scale"),
+    ],
+)
+def test_what_they_say_is_checked(kind, changes, refused):
+    profile = load_profile("910B2")
+    kernel = fused(profile)
+    [work] = kernel.phases[0].work
+    given = work.build()
+    said = {key: given.slots[0] if key == "dst" else value for key, value in changes.items()}
+    made = [each._replace(**said) if type(each) is kind else each for each in given.instructions]
+    program = with_instructions(given, made)
+    kernel = replace(kernel, phases=(Phase("all", (work._replace(build=lambda: program),)),))
+    gm = {name: np.ones(kernel.tensors[name].shape, np.float32) for name in ("x", "w", "bias", "v")}
+    with pytest.raises(ProgramError, match=refused):
+        run_kernel(kernel, gm)
 
 
 # --- shapes, by which costs are looked up

@@ -1,12 +1,26 @@
 """Does each instruction of the vector core mean and cost what it says, those of Winograd too?"""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from ascendsim import load_profile
-from ascendsim.errors import UnsupportedError
-from ascendsim.instructions.elementwise import Binary, Cast, UbOperand, Unary, ub_cycles
+from ascendsim.errors import ProgramError, UnsupportedError
+from ascendsim.functional import run_kernel
+from ascendsim.instructions.elementwise import (
+    Binary,
+    Cast,
+    Compare,
+    MulAdd,
+    Select,
+    UbOperand,
+    Unary,
+    ub_cycles,
+)
 from ascendsim.instructions.relayout import Rearrange
+from ascendsim.instructions.rowwise import BinaryRows, Brcb, ReduceRows
 from ascendsim.instructions.vector import (
     Add,
     AddLanes,
@@ -31,7 +45,10 @@ from ascendsim.instructions.winograd import (
 )
 from ascendsim.numerics.accumulation import MathSettings
 from ascendsim.program.instruction import Cost, Traffic
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, unknown_costs
 from ascendsim.program.places import Gm, GmTensor, Slot
+from ascendsim.program.program import ProgramBuilder
+from ascendsim.timing.kernel import measure_kernel
 from tests.helpers.toy_machines import MATH, counted, memory, put, toy_split
 
 # --- Does each instruction of the vector core mean and cost what it says? ------------------------------
@@ -366,6 +383,227 @@ def test_vector_instructions_declare_what_they_touch():
 def test_a_kind_without_a_figure_is_told():
     with pytest.raises(UnsupportedError, match=r"repeat_cycles\.multiply is no figure .* it has unary, "):
         vector_cost(TOY, "multiply", 1)
+
+
+# --- what softmax, norms, gradients of activations and optimisers are made of
+
+C, D = Slot("UB", 4096, "c", 2), Slot("UB", 4096, "d", 3)
+
+
+@pytest.mark.parametrize("does", ["Div", "Sqrt", "Reciprocal", "Rsqrt", "Ln", "Exp", "Abs", "Relu"])
+def test_every_half_rounds_once(does):
+    # float64 holds 53 bits, more than twice the 11 of a half and two: its quotient or root may round again
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    x = x[np.isfinite(x)]
+    y = np.random.default_rng(0).permutation(x)
+    mem = memory(MathSettings(MATH.accumulation))
+    put(mem, A, x)
+    put(mem, B, y)
+    binary = does == "Div"
+    made = Binary(C, A, B, does, x.size, "float16") if binary else Unary(C, A, does, x.size, "float16")
+    assert made.told[0].slots == ((A, B, C) if binary else (A, C))
+    one, two = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(all="ignore"):
+        made.execute(mem)
+        due = {
+            "Div": lambda: one / two,
+            "Sqrt": lambda: np.sqrt(one),
+            "Reciprocal": lambda: 1 / one,
+            "Rsqrt": lambda: 1 / np.sqrt(one),
+            "Ln": lambda: np.log(one),
+            "Exp": lambda: np.exp(one),
+            "Abs": lambda: np.abs(one),
+            "Relu": lambda: np.where(one > 0, one, 0),
+        }[does]()
+        due = due.astype(np.float32).astype(np.float16).astype(np.float32)
+    assert np.array_equal(mem.tile(C), due, equal_nan=True)
+
+
+def test_relu_has_no_negative_zero_and_keeps_nan():
+    mem = memory()
+    put(mem, A, [-0.0, -1, 2, np.nan])
+    Unary(B, A, "Relu", 4).execute(mem)
+    assert [str(value) for value in mem.tile(B)] == ["0.0", "0.0", "2.0", "nan"]
+
+
+MEASURED = load_profile("910B2")
+
+
+@pytest.mark.parametrize(
+    ("made", "cycles", "elsewhere"),
+    [
+        # 8 repeats of 256 bytes, at what MSKPP measured of a 910B1; and at the figures of the toy after its
+        # head of 2, where a comparison is not known
+        (Unary(C, A, "Sqrt", 512), 16, 2 + 32),
+        (Unary(C, A, "Ln", 1024, "float16"), 32, 2 + 32),
+        (Unary(C, A, "Rsqrt", 512), 8, 2 + 8),
+        (Binary(C, A, B, "Div", 512), 32, 2 + 32),
+        (Binary(C, A, B, "Div", 1024, "float16"), 4 + 32, 2 + 32),
+        (MulAdd(C, A, None, 512), 16, 2 + 16),
+        (MulAdd(C, A, B, 512), 48, 2 + 32),
+        (Compare(C, A, B, "LT", 2048), 64, 2 + 64),
+        (Compare(C, A, None, "LT", 2048), 32, 2 + 32),
+        (Select(D, C, A, B, 512), 16, 2 + 16),
+        # 8 rows of one repeat; of two: a binary instruction and its latency before
+        (ReduceRows(B, A, None, "Sum", 8, 64), 24, 2 + 24),
+        (ReduceRows(B, A, None, "Max", 8, 40), 56, 2 + 24),
+        (ReduceRows(B, A, C, "Sum", 8, 128), 16 + 20 + 24, 2 + 16 + 10 + 2 + 24),
+        (ReduceRows(B, A, None, "Sum", 8, 128, "float16"), 56, 2 + 56),
+        (Brcb(B, A, 64), 8, 2 + 8),
+        (BinaryRows(C, A, B, "Sub", 4, 128), 16, 2 + 16),
+        (BinaryRows(C, A, B, "Div", 8, 8), 32, 2 + 32),  # each row begins a repeat
+    ],
+)
+def test_what_they_cost(made, cycles, elsewhere):
+    assert made.pipe == "V"
+    profile = load_profile("910B2", overrides={"clock.cube_mhz": MEASURED.clock.vector_mhz})
+    assert made.cost(profile) == Cost(cycles, MEASURED.vector.latency_cycles)
+    assert made.cost(TOY) == Cost(elsewhere, 10)
+
+
+def test_an_unknown_cost_is_named():
+    unknown = [made.cost_unknown(TOY) for made in (Compare(C, A, B, "LT", 8), Unary(C, A, "Rsqrt", 8))]
+    unknown.append(ReduceRows(B, A, None, "Max", 8, 64).cost_unknown(TOY))
+    assert unknown == [
+        "Compare on toy-split, here as other binary instructions",
+        "Rsqrt on toy-split, here as other unary instructions",
+        "Max of rows on toy-split, here as Sum",
+    ]
+    known = Compare(C, A, B, "LT", 8), Unary(C, A, "Rsqrt", 8), ReduceRows(B, A, None, "Max", 8, 64)
+    assert [made.cost_unknown(MEASURED) for made in (*known, Add(A, B, 8))] == [""] * 4
+
+
+def test_a_product_and_its_sum_round_once_each():
+    # (1 + 2**-10) ** 2 loses its last bit, 2**-20, in float16
+    mem = memory()
+    for slot, value in ((A, 1 + 2**-10), (B, 1 + 2**-10), (C, -1 - 2**-9)):
+        put(mem, slot, [value])
+    MulAdd(C, A, B, 1, "float16").execute(mem)
+    assert mem.tile(C).tolist() == [0]
+    put(mem, C, [1.0])
+    MulAdd(C, A, None, 1, "float32", 2.0).execute(mem)
+    assert mem.tile(C).tolist() == [3 + 2**-9]
+    assert MulAdd(C, A, B, 1).reads == (C, A, B)
+
+
+@pytest.mark.parametrize(
+    ("does", "due"),
+    [("LT", 0b001), ("LE", 0b011), ("GT", 0b100), ("GE", 0b110), ("EQ", 0b010), ("NE", 0b1101)],
+)
+def test_a_mask_selects(does, due):
+    mem = memory()
+    put(mem, A, [1, 2, 3, np.nan])
+    put(mem, B, [2, 2, 2, np.nan])
+    Compare(C, A, B, does, 4).execute(mem)
+    bits = [due >> at & 1 for at in range(4)]
+    assert mem.tile(C).tolist() == bits
+    Compare(D, A, None, does, 4, scalar=2.0).execute(mem)
+    assert mem.tile(D).tolist() == bits
+    Select(D, C, A, B, 4).execute(mem)
+    assert mem.tile(D)[:3].tolist() == [
+        each if bit else 2 for each, bit in zip([1, 2, 3], bits, strict=False)
+    ]
+    Select(D, C, A, None, 4, scalar=-7.0).execute(mem)
+    assert mem.tile(D)[0] == (1 if bits[0] else -7)
+    assert Compare(C, A, B, does, 4).tile_bytes((9,), 1) == 2
+
+
+def reduced(rows, does, lanes, dtype):
+    """What `ReduceRows` means, number by number: the definition, slow."""
+    numeric = np.dtype(dtype).type
+
+    def both(a, b):
+        return numeric(a + b) if does == "Sum" else (max if does == "Max" else min)(a, b)
+
+    made = []
+    for row in rows:
+        row = [numeric(each) for each in row]
+        nothing = {"Sum": 0, "Max": -np.inf, "Min": np.inf}[does]
+        row += [numeric(nothing)] * (-len(row) % lanes)
+        first = row[:lanes]
+        for at in range(lanes, len(row), lanes):
+            first = [both(a, b) for a, b in zip(first, row[at : at + lanes], strict=True)]
+        while len(first) > 1:
+            half = len(first) // 2
+            first = [both(a, b) for a, b in zip(first[:half], first[half:], strict=True)]
+        made.append(float(first[0]))
+    return made
+
+
+@pytest.mark.parametrize("does", ["Sum", "Max", "Min"])
+@pytest.mark.parametrize(("dtype", "lanes"), [("float32", 64), ("float16", 128)])
+@pytest.mark.parametrize("columns", [1, 63, 64, 129, 300])
+def test_rows_are_reduced_as_the_definition_says(does, dtype, lanes, columns):
+    mem = memory()
+    rows = np.random.default_rng(columns).standard_normal((3, columns)).astype(dtype).astype(np.float32)
+    put(mem, A, rows)
+    ReduceRows(B, A, C if columns > lanes else None, does, 3, columns, dtype).execute(mem)
+    assert mem.tile(B).tolist() == reduced(rows, does, lanes, dtype)
+
+
+def test_wide_rows_need_a_scratch_tile():
+    mem = memory()
+    put(mem, A, np.ones((2, 65)))
+    with pytest.raises(ProgramError, match="give it a slot of 512 bytes"):
+        ReduceRows(B, A, None, "Sum", 2, 65).execute(mem)
+
+
+def test_rows_take_a_number_each_or_one_row():
+    mem = memory()
+    put(mem, A, [[1, 2, 3], [4, 5, 6]])
+    put(mem, B, [10, 20])
+    Brcb(C, B, 2).execute(mem)
+    assert mem.tile(C).tolist() == [[10] * 8, [20] * 8]
+    BinaryRows(D, A, C, "Add", 2, 3).execute(mem)
+    assert mem.tile(D).tolist() == [[11, 12, 13], [24, 25, 26]]
+    put(mem, B, [1, 2, 4])
+    BinaryRows(D, A, B, "Div", 2, 3, along="columns").execute(mem)
+    assert mem.tile(D).tolist() == [[1, 1, 0.75], [4, 2.5, 1.5]]
+
+
+EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "13_softmax_norm_and_adam.py"))
+
+
+@pytest.mark.parametrize("name", EXAMPLE["KERNELS"])
+@pytest.mark.parametrize("order", ["program", 1])
+def test_kernels_of_a_training_step_are_right_and_take_equal_cycles_on_both_engines(name, order):
+    _, in_numpy, _, written = EXAMPLE["KERNELS"][name]
+    kernel, tensors = EXAMPLE["kernel_of"](name, MEASURED)
+    due = in_numpy(*tensors.values())
+    run_kernel(kernel, tensors, order=order)
+    for each, values in zip(written.split(), due, strict=True):
+        assert np.array_equal(tensors[each].view(np.uint32), values.view(np.uint32))
+    cycles = {measure_kernel(kernel, MEASURED, engine=engine).cycles for engine in ("simpy", "compiled")}
+    assert len(cycles) == 1
+    assert ("banks" in unknown_costs(kernel, MEASURED)) == (name in ("softmax", "layer norm"))
+
+
+@pytest.mark.parametrize(
+    ("made", "refused"),
+    [
+        (Unary(C, A, "Sqrt", 511), "says elements = 511"),
+        (Binary(C, A, B, "Div", 512, "float16"), "says dtype float16 = 2"),
+        (MulAdd(C, A, None, 511), "says elements = 511"),
+        (Compare(C, A, B, "LT", 8), "says elements = 8"),
+        (Select(C, B, A, None, 512), "says bits = 1"),
+        (ReduceRows(C, A, None, "Sum", 4, 64), "does not fit its tiles"),
+        (ReduceRows(C, A, D, "Sum", 4, 128), "declared as 256"),
+        (Brcb(D, A, 512), "declared as 256"),
+        (BinaryRows(C, A, B, "Sub", 8, 64), "says along rows = 64"),
+        (BinaryRows(C, A, B, "Sub", 8, 64, along="columns"), "does not fit its tiles"),
+    ],
+)
+def test_what_they_say_is_checked(made, refused):
+    x = GmTensor.of("x", (512,), "float32")
+    builder = ProgramBuilder(MEASURED)
+    slots = [*builder.slots("UB", 16384, "tile", 3), *builder.slots("UB", 256, "small")]
+    for slot in slots[:3]:
+        builder.add(CopyGmToUb.of(slot, Gm(x, ())))
+    builder.add(made._make(slots[each.index] if isinstance(each, Slot) else each for each in made))
+    work = CoreWork(Core("vector", 0), "all", builder.build)
+    kernel = Kernel("k", (Phase("p", (work,)),), {"x": x}, MATH)
+    with pytest.raises(ProgramError, match=refused):
+        run_kernel(kernel, {"x": np.ones(512, np.float32)})
 
 
 # --- Do the transforms of Winograd mean, touch and cost what they say? ---------------------------------

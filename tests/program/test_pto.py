@@ -176,12 +176,109 @@ def on_a_row(body, dtype="f32", out="f32"):
             lambda x: np.minimum(x, 0.5),
         ),
         ("pto.texp ins(%a : <loc=vec>) outs(%z : <loc=vec>)", lambda x: np.float32(np.exp(np.float64(x)))),
+        ("pto.tdiv ins(%a, %a : <loc=vec>) outs(%z : <loc=vec>)", lambda x: x / x),
+        ("pto.tabs ins(%a : <loc=vec>) outs(%z : <loc=vec>)", np.abs),
+        ("pto.trelu ins(%a : <loc=vec>) outs(%z : <loc=vec>)", lambda x: np.where(x > 0, x, 0)),
+        (
+            "pto.tabs ins(%a : <loc=vec>) outs(%a : <loc=vec>) "
+            "pto.tsqrt ins(%a : <loc=vec>) outs(%z : <loc=vec>)",
+            lambda x: np.sqrt(np.abs(x)),
+        ),
+        (
+            "pto.tabs ins(%a : <loc=vec>) outs(%a : <loc=vec>) "
+            "pto.tlog ins(%a : <loc=vec>) outs(%z : <loc=vec>)",
+            lambda x: np.log(np.abs(np.float64(x))),
+        ),
+        (
+            "pto.tabs ins(%a : <loc=vec>) outs(%a : <loc=vec>) "
+            "pto.trsqrt ins(%a : <loc=vec>) outs(%z : <loc=vec>)",
+            lambda x: 1 / np.sqrt(np.abs(np.float64(x))),
+        ),
+        (
+            "%s = arith.constant 0.3 : f32 pto.tmul ins(%a, %a : <loc=vec>) outs(%z : <loc=vec>)"
+            " pto.taxpy ins(%a, %s : <loc=vec>, f32) outs(%z : <loc=vec>)",
+            lambda x: x * x + x * np.float32(0.3),
+        ),
     ],
 )
 def test_an_operation_means_what_numpy_says(body, due):
     x = np.random.default_rng(3).standard_normal((1, 64), np.float32)
     got = run(read_pto(on_a_row(body), PROFILE), x)
     assert np.array_equal(got.view(np.uint32), np.float32(due(x)).view(np.uint32))
+
+
+@pytest.mark.parametrize(("word", "due"), [("sum", np.sum), ("max", np.max), ("min", np.min)])
+def test_rows_are_reduced_to_a_column(word, due):
+    column = UB.format("f32", 8, 1).replace("row_major, slayout", "col_major, slayout")
+    text = f"""module {{ func.func @rows(%x: !pto.ptr<f32>, %y: !pto.ptr<f32>) {{
+    %c0 = arith.constant 0 : index  %c1 = arith.constant 1 : index
+    %c8 = arith.constant 8 : index  %c128 = arith.constant 128 : index
+    %vx = pto.make_tensor_view %x, shape = [%c8, %c128], strides = [%c128, %c1] : !pto.tensor_view<?x?xf32>
+    %vy = pto.make_tensor_view %y, shape = [%c8, %c1], strides = [%c1, %c1] : !pto.tensor_view<?x?xf32>
+    %px = pto.partition_view %vx, offsets = [%c0, %c0], sizes = [%c8, %c128] : !pto.tensor_view<?x?xf32>
+    %py = pto.partition_view %vy, offsets = [%c0, %c0], sizes = [%c8, %c1] : !pto.tensor_view<?x?xf32>
+    %a = pto.alloc_tile : {UB.format("f32", 8, 128)}
+    %t = pto.alloc_tile : {UB.format("f32", 8, 64)}
+    %z = pto.alloc_tile : {column}
+    pto.tload ins(%px : !pto.partition_tensor_view<8x128xf32>) outs(%a : <loc=vec>)
+    pto.trow{word} ins(%a, %t : <loc=vec>) outs(%z : <loc=vec>)
+    pto.tstore ins(%z : <loc=vec>) outs(%py : !pto.partition_tensor_view<8x1xf32>)
+    return }} }}"""
+    kernel = read_pto(text, PROFILE)
+    [x] = EXAMPLE["drawn"]((8, 128))
+    assert np.array_equal(run(kernel, x), due(x, axis=1, keepdims=True))
+    reduce = "reduce_add_32bit" if word == "sum" else "reduce_extreme"
+    repeats = PROFILE.vector.repeat_cycles
+    waited = PROFILE.vector.latency_cycles
+    assert busy(kernel)["V"] == 8 * repeats["binary"] + 8 * repeats[reduce] + waited
+    with pytest.raises(ProgramError, match="8 x 1 of float32 on one side, 8 x 64"):
+        read_pto(text.replace("outs(%z : <loc=vec>)", "outs(%t : <loc=vec>)", 1), PROFILE)
+    with pytest.raises(ProgramError, match="declared as 1024"):
+        run(read_pto(text.replace("rows=8, cols=64", "rows=4, cols=64"), PROFILE), x)
+
+
+FUSED = """module {
+    func.func @fused(%x: !pto.ptr<f16>, %w: !pto.ptr<f16>, %b: !pto.ptr<f32>, %y: !pto.ptr<f32>) {
+    %c0 = arith.constant 0 : index  %c1 = arith.constant 1 : index  %c32 = arith.constant 32 : index
+    {parts}
+    %tx = pto.alloc_tile : {mat}<loc=mat, dtype=f16, rows=32, cols=32, slayout=row_major>
+    %tw = pto.alloc_tile : {mat}<loc=mat, dtype=f16, rows=32, cols=32, slayout=row_major>
+    %th = pto.alloc_tile : {mat}<loc=mat, dtype=f16, rows=32, cols=32, slayout=row_major>
+    %tb = pto.alloc_tile : {mat}<loc=mat, dtype=f32, rows=1, cols=32, slayout=none_box>
+    %table = pto.alloc_tile : {mat}<loc=bias, dtype=f32, rows=1, cols=32, slayout=none_box>
+    %l = pto.alloc_tile : {mat}<loc=left, dtype=f16, rows=32, cols=32, slayout=row_major>
+    %r = pto.alloc_tile : {mat}<loc=right, dtype=f16, rows=32, cols=32, slayout=row_major>
+    %c = pto.alloc_tile : {mat}<loc=acc, dtype=f32, rows=32, cols=32, slayout=row_major>
+    pto.tload ins(%px : <f16>) outs(%tx : <loc=mat>)
+    pto.tload ins(%pw : <f16>) outs(%tw : <loc=mat>)
+    pto.tload ins(%pb : <f32>) outs(%tb : <loc=mat>)
+    pto.tmov ins(%tb : <loc=mat>) outs(%table : <loc=bias>)
+    pto.tmov ins(%tx : <loc=mat>) outs(%l : <loc=left>)
+    pto.tmov ins(%tw : <loc=mat>) outs(%r : <loc=right>)
+    pto.tmatmul.bias ins(%l, %r, %table : <loc=left>, <loc=right>, <loc=bias>) outs(%c : <loc=acc>)
+    pto.tmov ins(%c : <loc=acc>) outs(%th : <loc=mat>)
+    pto.tmov ins(%th : <loc=mat>) outs(%l : <loc=left>)
+    pto.tmatmul ins(%l, %r : <loc=left>, <loc=right>) outs(%c : <loc=acc>)
+    pto.tstore ins(%c : <loc=acc>) outs(%py : <f32>)
+    return } }""".replace("{mat}", "!pto.tile_buf").replace(
+    "{parts}",
+    "".join(
+        f"%v{name} = pto.make_tensor_view %{name}, shape = [%{rows}, %c32], strides = [%c32, %c1] : !pto.v<f>"
+        f" %p{name} = pto.partition_view %v{name}, offsets = [%c0, %c0], sizes = [%{rows}, %c32] : !pto.v<f> "
+        for name, rows in (("x", "c32"), ("w", "c32"), ("b", "c1"), ("y", "c32"))
+    ),
+)
+
+
+def test_a_product_with_a_bias_is_multiplied_without_leaving_the_core():
+    kernel = read_pto(FUSED, PROFILE)
+    x, w, b = EXAMPLE["drawn"]((32, 32), (32, 32), (1, 32))
+    assert np.array_equal(run(kernel, x, w, b, order=3), (x @ w + b) @ w)
+    assert (kernel.macs, kernel.compute_dtype) == (2 * 32**3, "float16")
+    assert "left at nothing" in kernel.note
+    assert "not published: reading the bias table" in kernel.note
+    with pytest.raises(ProgramError, match=r"pto\.tmov moves L0C to L0A; L0C goes to L1"):
+        read_pto(FUSED.replace("ins(%th : <loc=mat>)", "ins(%c : <loc=acc>)"), PROFILE)
 
 
 def test_a_cast_rounds_to_even():
@@ -285,7 +382,13 @@ def test_a_window_of_a_tile_is_multiplied():
             "rows=32, cols=24, v_row=?",
             r"a tile of 32 x 24 holds 32 x 32",
         ),
-        ("vadd", "loc=ub, dtype=f32, rows=32", "loc=bias, dtype=f32, rows=32", r"a tile has loc=bias"),
+        ("vadd", "loc=ub, dtype=f32, rows=32", "loc=fb, dtype=f32, rows=32", r"a tile has loc=fb"),
+        (
+            "gemm",
+            "outs(%left : ",
+            "outs(%sum : ",
+            "writes L0C; in the subset it writes L0A or L0B or BT or L1",
+        ),
         (
             "vadd",
             "sizes = [%n, %n] : !pto.tensor_view<2xf32>",
