@@ -117,14 +117,14 @@ class Space(ABC):
         """The sizes of each side that L0 holds beside the least of the other two."""
         least = BaseSizes(*(legal[0] for legal in self.sizes))
 
-        def lacks(side: str, size: int) -> bool:
-            return self.ways(self.least(least._replace(**{side: size}))) is None
+        def holds(side: str, legal: range) -> range:
+            def lacks(size: int) -> bool:
+                return self.ways(self.least(least._replace(**{side: size}))) is None
 
-        m, n, k = (
-            legal[: bisect_left(legal, True, key=lambda size, side=side: lacks(side, size))]
-            for side, legal in zip(BaseSizes._fields, self.sizes, strict=True)
-        )
-        return m, n, k
+            return legal[: bisect_left(legal, True, key=lacks)]
+
+        m, n, k = self.sizes
+        return holds("m", m), holds("n", n), holds("k", k)
 
     def longest_k(self, k_split: int) -> int:
         """Return the most that base_k may be beside a k_split."""
