@@ -53,6 +53,8 @@ class PhaseWatch:
         self.cores: list[Core] = [work.core for work in phase.work]
         # By tensor, as plain tuples: there is one for each transfer.
         self.touched: dict[str, list[tuple[int, int, Instruction, Gm, str]]] = {}
+        # By slots, of cores that take the same storage in turn: what passed, and the bytes of elements.
+        self.known: dict[tuple[Slot, ...], tuple[dict[Any, _Passed], dict[int, int]]] = {}
 
     def check(self) -> None:
         """Refuse elements that two cores write, or one reads and another writes; atomic adds may meet.
@@ -60,7 +62,9 @@ class PhaseWatch:
         Raises   ProgramError
         """
         for own in self.touched.values():
-            if len({each[0] for each in own}) > 1 and any(each[4] != "read" for each in own):
+            kinds = {each[4] for each in own}
+            alone = len({each[0] for each in own}) == 1 or kinds in ({"read"}, {"atomic"})
+            if not alone and not (kinds == {"write"} and apart(own)):
                 self._check([_Touched(*each) for each in own])
 
     def _check(self, touched: list[_Touched]) -> None:
@@ -102,6 +106,16 @@ class PhaseWatch:
             )
 
 
+def apart(touched: Sequence[tuple[int, int, Instruction, Gm, str]]) -> bool:
+    """Return whether no two cores write an element of a tensor: after all of them each finds its own mark."""
+    tensor = touched[0][3].tensor
+    writers = np.zeros(tensor.size_bytes // tensor.itemsize, np.int16)
+    parts = [(core, writers.reshape(gm.tensor.shape)[gm.index]) for core, _, _, gm, _ in touched]
+    for core, part in parts:
+        part[...] = core
+    return all((part == core).all() for core, part in parts)
+
+
 class _Passed(NamedTuple):
     """An instruction that passed: the tiles that it read; tensor, carrier, elements and uses of its slice."""
 
@@ -126,7 +140,7 @@ class CheckedMemory(CoreMemory):
         storage: Storage | None = None,
     ) -> None:
         super().__init__(gm, math, shared, storage)
-        self._watch, self._core = watch, core
+        self._watch, self._core, self._in_turn = watch, core, storage is not None
         self._program: Program | None = None
         self._at = 0
         self._made: Instruction = Command()  # type: ignore[assignment]  # until the first begins
@@ -190,7 +204,9 @@ class CheckedMemory(CoreMemory):
     def _run(self, at: int, made: Instruction, program: Program) -> None:
         if program is not self._program:
             self._program = program
-            self._passed.clear()
+            # Another core may have run the like on the same slots.
+            known = self._watch.known if self._in_turn else {}
+            self._passed, self._widths = known.setdefault(program.slots, ({}, {}))
             if program.profile is not None:
                 require_cores(self._watch.phase.name, [self._watch.cores[self._core]], program.profile)
             for pair in unordered(program)[:1] if program.own_slots >= 0 else ():

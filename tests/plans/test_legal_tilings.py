@@ -10,9 +10,11 @@ import pytest
 
 from ascendsim import Plan, Tiling, estimate, legal_tilings, load_profile
 from ascendsim.errors import AscendSimError, CapacityError, ConfigError, UnsupportedError
+from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
+from ascendsim.ops.schedules.wgrad.cut import range_in_row
 from ascendsim.ops.schedules.wgrad.nest import Wgrad
 from ascendsim.ops.tiling.legal_space import CellGrid
 from ascendsim.ops.tiling.request import PlanRequest
@@ -70,7 +72,44 @@ def plan_of(problem, gradient, tiling, profile):
         else (cut.ranges_of_image, [segments_of(cut, *key) for key in cut._parts])
     )
     dealt = [blocks_of(cut, tasks) for tasks in schedule.dealt()]
-    return repr((dealt, reduction, copies, tiling.base_k, tiling.k_split))
+    return repr((dealt, reduction, copies, schedule.canonical.base_k, tiling.k_split))
+
+
+def held_as_written(schedule):
+    """Return whether buffers hold all copies of tiles of just the sizes that a tiling says."""
+    t, gemm, cut, held = schedule.tiling, schedule.gemm, schedule.tasks, schedule.profile.buffers
+    s, n0 = gemm.sliding, schedule.profile.cube.n0
+    size, m, n = s.itemsize, round_up(t.base_m, FRACTAL_ROWS), round_up(t.base_n, n0)
+    if isinstance(gemm, DgradGemm):
+        unit = FRACTAL_ROWS if t.pixel_dim else 0
+        left = s.tile_bytes(t.base_m, cut.left_boxes[0], in_row=cut.in_row, unit=unit)
+        right = max(box.groups for box in cut.right_boxes) * s.c0 * n * size
+    else:
+        pixels = t.step_ka * t.base_k
+        in_row = range_in_row(gemm, t, cut.l1_budget)
+        left = m * min(pixels, s.pixels) * size
+        right = max(s.tile_bytes(pixels, block.box, in_row=in_row) for block in cut.column_blocks)
+    k = round_up(t.base_k, schedule.profile.cube.rates[gemm.compute_dtype].k0)
+    needed = {
+        "L1": t.al1_buffers * left + t.bl1_buffers * right,
+        "L0A": t.al0_buffers * m * k * size,
+        "L0B": t.bl0_buffers * k * n * size,
+        "L0C": t.cl0_buffers * m * n * 4,
+    }
+    return all(size <= held[name].capacity_bytes for name, size in needed.items())
+
+
+def says_what_runs(schedule):
+    """Return whether the longest run of pixels ends in the last fractal or slice that the tiling says.
+
+    Even parts are cut into blocks of nearly equal length, base_m at most.
+    """
+    t, cut = schedule.tiling, schedule.tasks
+    if isinstance(schedule.gemm, DgradGemm):
+        runs, less = cut.pixel_tiles, t.base_m - FRACTAL_ROWS
+    else:
+        runs, less = cut.ranges_of_image, max((t.step_ka - 1) * t.base_k, t.base_k - FRACTAL_ROWS)
+    return bool(t.pixel_dim) or max(pixels for _, pixels in runs) > less
 
 
 def everything(problem, gradient, profile, step_most):
@@ -151,12 +190,21 @@ def test_all_tilings_that_a_loop_nest_follows_are_listed_once(problem, figures, 
     followed = {tiling for tiling in tried if fits(problem, gradient, tiling, profile)}
     assert set(listed) <= followed
     assert {tiling for tiling in tried if tiling in legal} == set(listed)
-    # What is left out means the same as something that is listed.
+    # What is left out means the same as something that is listed: unless it is longer than what runs, or as
+    # large as nothing holds, or is blocks of a row of the image, which is no whole number of fractals.
     plans = {plan_of(problem, gradient, tiling, profile) for tiling in listed}
+    for tiling in followed:
+        meant = schedule_of(problem, gradient, tiling, profile).canonical
+        again = schedule_of(problem, gradient, meant, profile)
+        made = plan_of(problem, gradient, tiling, profile)
+        assert again.canonical == meant
+        assert plan_of(problem, gradient, meant, profile) == made
+        sound = not meant.base_m % FRACTAL_ROWS and says_what_runs(again) and held_as_written(again)
+        assert (made in plans) == sound, (tiling, meant)
+        assert tiling not in legal or (tiling == meant and sound)
     # Two base blocks are two plans, if all else is equal.
     apart = {(plan_of(problem, gradient, t, profile), replace(t, base_m=16, base_n=16)) for t in listed}
     assert len(apart) == len(listed)
-    assert {plan_of(problem, gradient, tiling, profile) for tiling in followed} == plans
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS)
@@ -239,6 +287,54 @@ def test_what_is_drawn_runs(product):
         assert {k.name: k.plan.tiling for k in made.kernels if k.plan is not None} == tilings
 
 
+# Of images of wide rows L1 holds few whole ones, so that blocks stay inside a row.
+DRAWN_FROM = {
+    "rows of 14": LAYER,
+    "rows of 223": ConvProblem((2, 80, 223, 223), (48, 80, 3, 3), 1, 1),
+    "rows of 230": ConvProblem((1, 64, 12, 460), (32, 64, 3, 5), 2, (1, 2)),
+    "groups": ConvProblem((2, 96, 30, 30), (96, 32, 3, 3), 1, 1, groups=3),
+    "one row": ConvProblem((2, 96, 700), (64, 96, 7), 1, 3),
+}
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("problem", DRAWN_FROM.values(), ids=DRAWN_FROM)
+def test_what_is_drawn_says_what_runs(problem, gradient):
+    # 2,000 in all.
+    profile = profile_of("910B2")
+    drawn = legal_tilings(problem, gradient, profile).sample(200, seed=11)
+    assert len(set(drawn)) > 190
+    for tiling in drawn:
+        schedule = schedule_of(problem, gradient, tiling, profile)
+        assert schedule.canonical == tiling
+        assert says_what_runs(schedule)
+        assert held_as_written(schedule)
+
+
+LONGER = {
+    "a row": ("grad_input", {"base_m": 9200}, {"base_m": 230}),
+    "a part": ("grad_input", {"base_m": 16, "base_k": 400, "k_split": 4}, {"base_k": 16 * 9}),
+    "boxes": ("grad_input", {"base_m": 16, "step_ka": 14}, {"step_ka": 9}),
+    "columns": ("grad_weight", {"base_n": 4096}, {"base_n": 16 * 9}),
+    "rows": ("grad_weight", {"base_m": 1024}, {"base_m": 64}),
+}
+
+
+@pytest.mark.parametrize(("gradient", "given", "runs"), LONGER.values(), ids=LONGER)
+def test_of_a_tiling_that_is_longer_than_what_runs_the_result_says_what_runs(gradient, given, runs):
+    problem = ConvProblem((1, 16, 40, 230), (64, 16, 3, 3), 1, 1)
+    base, mask = (
+        Tiling(16, 16, 16, used_cores=2),
+        (gradient == "grad_input", gradient == "grad_weight", False),
+    )
+    results = [
+        estimate(problem, product="910B2", tiling={gradient: replace(base, **fields)}, output_mask=mask)
+        for fields in (given, given | runs)
+    ]
+    assert [result.plans[gradient].tiling for result in results] == [replace(base, **given | runs)] * 2
+    assert results[0].cycles == results[1].cycles
+
+
 def test_equal_seeds_draw_equal_tilings():
     legal = legal_tilings(LAYER, "grad_input", "910B2")
     assert legal.sample(20, seed=7) == legal.sample(20, seed=7) == legal.sample(30, seed=7)[:20]
@@ -259,13 +355,17 @@ def test_fields_that_no_buffer_decides_are_drawn_uniformly():
 
 
 def test_sizes_and_parts_that_no_buffer_decides_are_drawn_uniformly():
-    # 64 pixels: 4 sizes; 48 channels either way: 3 sizes, 3 parts. 2,400 draws: 600 of each with a deviation
-    # of 21, 800 with one of 23. L0A of 64 KiB holds 64 x 48 x 2 bytes, and so do the others.
+    # 64 pixels: 4 sizes; 48 channels either way: 3 sizes. A base_k of 48 leaves one part, one of 32 two, as
+    # the longest has two of three groups, one of 16 three. 2,400 draws: 600 of each with a deviation of 21,
+    # 800 with one of 23, 1467 with one of 24. L0A of 64 KiB holds 64 x 48 x 2 bytes, and so do the others.
     drawn = legal_tilings(ConvProblem((1, 48, 8, 8), (48, 48, 1, 1)), "grad_input", "910B2").sample(2400)
-    for name, values in (("base_m", 4), ("base_n", 3), ("base_k", 3), ("k_split", 3)):
+    parts = {1: 800 * (1 + 1 / 2 + 1 / 3), 2: 800 * (1 / 2 + 1 / 3), 3: 800 / 3}
+    uniform = (("base_m", range(16, 65, 16)), ("base_n", range(16, 49, 16)), ("base_k", range(16, 49, 16)))
+    meant = {name: dict.fromkeys(values, 2400 / len(values)) for name, values in uniform} | {"k_split": parts}
+    for name, counts in meant.items():
         found = Counter(getattr(tiling, name) for tiling in drawn)
-        assert len(found) == values
-        assert max(abs(count - 2400 / values) for count in found.values()) < 92
+        assert found.keys() == counts.keys()
+        assert max(abs(found[value] - count) for value, count in counts.items()) < 98
 
 
 def test_where_nothing_fits_nothing_is_drawn():

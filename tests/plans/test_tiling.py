@@ -196,7 +196,8 @@ def test_a_plan_of_grad_input_is_obeyed_and_right(plan):
     call = call_of(PROBLEM, tilings={"grad_input": plan})
     [kernel] = [k for k in lower(call, (True, False, False)).kernels if k.name == "grad_input"]
     obeys(kernel, plan)
-    assert kernel.facts["plan"].tiling == plan
+    # Five slices mean the three of a kernel row.
+    assert kernel.facts["plan"].tiling == replace(plan, step_kb=3 if plan.step_kb == 5 else plan.step_kb)
     check_bits(Case(PROBLEM, tilings=(("grad_input", plan),), order=3))
 
 

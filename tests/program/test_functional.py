@@ -13,6 +13,7 @@ from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import Add, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
+from ascendsim.program.checked import apart
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_empty
 from ascendsim.program.program import ProgramBuilder
@@ -459,6 +460,50 @@ def alone(make, slots=("x",), size=32):
 
 H = GmTensor("h", (4, 8), "float16", 2)
 FIRST = slice(0, 1), slice(0, 8)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cores_that_write_apart_are_those_that_the_definition_passes(seed):
+    rng = np.random.default_rng(seed)
+    begins = rng.permutation(8) if seed % 2 else rng.integers(0, 8, 8)
+    tensor = GmTensor.of("z", (16, 5), "float16", "output")
+
+    def covered(at):
+        return range(2 * at, min(16, 2 * at + 2 + (seed % 3 == 2)))
+
+    slices = [Gm(tensor, (slice(covered(at).start, covered(at).stop), slice(0, 5))) for at in begins]
+    cores = rng.integers(0, 3, 8).tolist()
+    touched = [(core, at, None, gm, "write") for at, (core, gm) in enumerate(zip(cores, slices, strict=True))]
+    writers = [
+        {core for core, at in zip(cores, begins, strict=True) if row in covered(at)} for row in range(16)
+    ]
+    assert apart(touched) == all(len(each) < 2 for each in writers)
+
+
+def second_core(make):
+    """Make a kernel of a right program, and after it another one on the same slots."""
+
+    def program(row_at, instructions):
+        b = ProgramBuilder(TOY)
+        for instruction in instructions(b.slots("UB", 32, "x")[0], row_at):
+            b.add(instruction)
+        return b.build()
+
+    return on_cores(program(0, lambda x, at: [load(x, X, at), store(Y, at, x)]), program(1, make))
+
+
+SECOND = {
+    "reads before it writes": (lambda x, at: [store(Y, at, x)], "which nothing has written"),
+    "other bytes": (lambda x, at: [load(x, X, at), CopyUbToGm(row(Y, at), x, 16)], "says bytes = 16"),
+    "the same row": (lambda x, at: [load(x, X, at), store(Y, 0, x)], "they share elements"),
+}
+
+
+@pytest.mark.parametrize("make", [make for make, _ in SECOND.values()], ids=SECOND)
+def test_what_one_core_passed_excuses_no_other(make):
+    message = next(message for made, message in SECOND.values() if made is make)
+    with pytest.raises(ProgramError, match=message):
+        run_kernel(second_core(make), {"x": ones_and_more()})
 
 
 def on_cores(*programs, kind="vector", first=0):

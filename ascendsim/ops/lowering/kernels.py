@@ -277,6 +277,8 @@ def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: 
     macs, math = schedule.macs_of(call.problem), call.math(gradient)
     notes = " ".join(filter(None, (*product_notes(call, gradient, schedule), note)))
     plan = call.plans[gradient]
+    if not plan.by_rule:
+        plan = replace(plan, tiling=schedule.canonical)
     return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)
 
 

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Call
 
 
+# Of programs of a user's own: docs/from_ascendc.md says what an instruction leaves out.
+LEFT_AT_NOTHING = (
+    "Of a nest of your own these cost nothing, as nobody has published what they take: waits of MTE2, MTE3 "
+    "and V for one bank of UB, banks inside V but of Binary on slots with addresses on a 910B, and requests "
+    "of several cores for the same 512 bytes."
+)
+
+
 def squeezed(gradient: str, through: str, asked: str) -> str:
     """Say that a gradient passes through a narrower format on its way out; nothing where it loses nothing."""
     # float32 is what sums are held in, so a cast from it is the one rounding that the asked format needs.
@@ -39,6 +47,7 @@ def product_notes(call: Call, gradient: str, schedule: Schedule) -> tuple[str, .
         _narrow_blocks(call, gradient, schedule),
         _oversized_blocks(call, gradient, schedule),
         _by_winograd(schedule),
+        "" if isinstance(call.plans[gradient].schedule, str) else LEFT_AT_NOTHING,
     )
 
 

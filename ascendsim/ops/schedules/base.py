@@ -93,6 +93,14 @@ class Schedule(ABC):
     def tensors(self) -> tuple[GmTensor, ...]:
         """The tensors in GM that it touches, inputs first, then the output and its workspace."""
 
+    @property
+    def canonical(self) -> Tiling:
+        """The tiling that means the same, and whose blocks and tiles are as long as those that run.
+
+        That of a nest which does not say so is the one that it was given.
+        """
+        return self.tiling
+
     @abstractmethod
     def dealt(self) -> Sequence[Any]:
         """Return the tasks of each core, in the order in which it makes them."""

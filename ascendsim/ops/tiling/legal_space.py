@@ -1,12 +1,13 @@
 """Limits of a loop nest: the legal values of each field, and the room that a cut of the product takes.
 
-A tiling is legal if every buffer holds the largest tiles of all operands at once, whichever core gets them.
+A tiling is legal if every buffer holds the largest tiles of all operands at once, whichever core gets them,
+and if no block or tile is shorter than it says (`Schedule.canonical`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import product
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.ops.plan import Tiling, chunks
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
@@ -104,15 +106,38 @@ class Space(ABC):
 
     @abstractmethod
     def footprint(self, cut: L1Cut) -> Footprint | None:
-        """Return the room of a cut; None where L1 does not hold it, or a smaller cut is equivalent."""
+        """Return the room of a cut; None where L1 does not hold it, or what runs is smaller."""
 
     @abstractmethod
     def count(self) -> int:
         """Return the number of legal tilings, without making each of them."""
 
+    @cached_property
+    def held(self) -> tuple[range, range, range]:
+        """The sizes of each side that L0 holds beside the least of the other two."""
+        least = BaseSizes(*(legal[0] for legal in self.sizes))
+
+        def holds(side: str, legal: range) -> range:
+            def lacks(size: int) -> bool:
+                return self.ways(self.least(least._replace(**{side: size}))) is None
+
+            return legal[: bisect_left(legal, True, key=lacks)]
+
+        m, n, k = self.sizes
+        return holds("m", m), holds("n", n), holds("k", k)
+
+    def longest_k(self, k_split: int) -> int:
+        """Return the most that base_k may be beside a k_split."""
+        del k_split
+        return self.sizes[2][-1]
+
+    def splits_of(self, base_k: int) -> range:
+        """Return the legal values of k_split beside a base_k."""
+        return self.splits[: bisect_left(self.splits, True, key=lambda split: self.longest_k(split) < base_k)]
+
     def bases(self) -> Iterator[BaseSizes]:
         """Yield the base blocks that L0 may hold."""
-        for sizes in product(*self.sizes):
+        for sizes in product(*self.held):
             base = BaseSizes(*sizes)
             if self.ways(self.least(base)):
                 yield base
@@ -124,7 +149,7 @@ class Space(ABC):
 
     def cuts(self, base: BaseSizes) -> Iterator[tuple[L1Cut, Footprint]]:
         """Yield the legal cuts with a base block, and their room."""
-        for k_split in self.splits:
+        for k_split in self.splits_of(base.k):
             for steps, *copies in product(self.steps(base.k, k_split), COPIES, COPIES):
                 for grid in (NO_GRID, *self.grids(base)):
                     cut = L1Cut(base, k_split, steps, (copies[0], copies[1]), grid)
@@ -177,8 +202,9 @@ Mask = NDArray[np.bool_]
 class DgradSpace(Space):
     """Cuts of an image product: pixels in whole fractals, channels and reduction in groups of C0.
 
-    As many parts of the reduction as it has groups of channels. Of numbers of slices for which a tile in L1
-    holds the same box of taps, the least. Even parts of all pixels where one of them ends inside an image.
+    As many parts of the reduction as it has groups of channels, the longest no shorter than base_k. Of the
+    numbers of slices for which a tile in L1 holds the same box of taps, the least. Even parts of all pixels
+    where one of them ends inside an image. Blocks inside rows of the image are no longer than a row.
     """
 
     schedule = "dgrad"
@@ -203,6 +229,11 @@ class DgradSpace(Space):
             lambda base_k, channels: first_boxes(gemm.all_taps._replace(channels=channels), base_k, c0)
         )
 
+    def longest_k(self, k_split: int) -> int:
+        """Return the length of the longest part of the reduction."""
+        whole = self.gemm.all_taps
+        return int(-(-whole.channels // k_split) * whole.rows * whole.cols * self.c0)
+
     def steps(self, base_k: int, k_split: int) -> Sequence[tuple[int, int]]:
         """Return the (step_ka, step_kb) that cut the reduction into different tiles."""
         steps = list(self._boxes(base_k, k_split))
@@ -219,7 +250,9 @@ class DgradSpace(Space):
         return self._footprint(base, 1, in_row=True)
 
     def footprint(self, cut: L1Cut) -> Footprint | None:
-        """Return the room of a cut; None where L1 does not hold it, or a smaller cut is equivalent."""
+        """Return the room of a cut; None where L1 does not hold it, or what runs is smaller."""
+        if cut.k_split not in self.splits_of(cut.base.k):
+            return None
         boxes = self._boxes(cut.base.k, cut.k_split)
         lefts, rights = ([boxes[step]] for step in cut.steps)
         if cut.grid.pixel_dim:
@@ -255,7 +288,7 @@ class DgradSpace(Space):
         """Return the number of legal tilings; tiles in L1 are counted for all steps at once."""
         boxes_of = cache(lambda base_k, k_split: list(self._boxes(base_k, k_split).values()))
         total = 0
-        for base, k_split in product(self.bases(), self.splits):
+        for base, k_split in self._split_bases():
             takes = [self._footprint(base, k_split, in_row=in_row) for in_row in (False, True)]
             completed = [self.completions(each) * self.most_cores(each.tasks) for each in takes]
             boxes = boxes_of(base.k, k_split)
@@ -267,13 +300,16 @@ class DgradSpace(Space):
                 total += sum(each * int(kind.sum()) for each, kind in zip(completed, held, strict=True))
         return total + self._count_even()
 
+    def _split_bases(self) -> Iterator[tuple[BaseSizes, int]]:
+        return ((base, split) for base in self.bases() for split in self.splits_of(base.k))
+
     def _count_even(self) -> int:
         """Return the number of those with even parts of all pixels."""
         boxes_of = cache(lambda base_k, k_split: list(self._boxes(base_k, k_split).values()))
         total = 0
         for base in self.bases():
             grids = self.grids(base)
-            for k_split in self.splits if grids else ():
+            for k_split in self.splits_of(base.k) if grids else ():
                 cells = [self._cells(base, k_split, grid) for grid in grids]
                 cores = sum(self.most_cores(each.tasks) for each in cells)
                 boxes = boxes_of(base.k, k_split)
@@ -294,12 +330,11 @@ class DgradSpace(Space):
 
     def _footprint(self, base: BaseSizes, k_split: int, *, in_row: bool) -> Footprint:
         gemm, cube, s = self.gemm, self.profile.cube, self.gemm.sliding
-        pixels = min(base.m, s.out_size[1]) if in_row else base.m
         tasks = gemm.groups * gemm.batch * sum(map(bool, gemm.depths))
         tasks *= s.pixel_tile_count(base.m, in_row=in_row) * -(-gemm.columns // base.n)
         itemsize = gemm.output.itemsize if k_split == 1 else 4
         k = round_up(base.k, cube.rates[gemm.compute_dtype].k0)
-        return Footprint(round_up(pixels, cube.m0), k, round_up(base.n, cube.n0), itemsize, tasks)
+        return Footprint(round_up(base.m, cube.m0), k, round_up(base.n, cube.n0), itemsize, tasks)
 
     def _held(
         self, base: BaseSizes, lefts: list[Taps], rights: list[Taps], copies: tuple[int, int]
@@ -317,11 +352,7 @@ class DgradSpace(Space):
         # The schedule cuts inside rows only where whole ones do not fit.
         whole = needed(base.m, in_row=False)
         row = (whole > capacity) & (needed(base.m, in_row=True) <= room)
-        shorter = base.m - FRACTAL_ROWS
-        if shorter >= s.out_size[1]:
-            # Both are as long as a row, so the shorter one stands for this one.
-            row &= needed(shorter, in_row=False) <= capacity
-        return whole <= room, row
+        return whole <= room, row & (base.m < s.out_size[1] + FRACTAL_ROWS)
 
     def _held_evenly(
         self, base: BaseSizes, lefts: list[Taps], rights: list[Taps], copies: tuple[int, int]
@@ -350,7 +381,8 @@ class WgradSpace(Space):
     """Cuts of a filter product: channels in groups of C0, pixels in whole fractals.
 
     Parts of the reduction go to different cores: as many as there are cores, or runs of pixels if those are
-    fewer. Of numbers of columns that are cut into the same blocks, as L1 holds no more, the least.
+    fewer. Of numbers of columns that are cut into the same blocks, as L1 holds no more, the least. Runs
+    inside rows of the image take no more slices than a row.
     """
 
     schedule = "wgrad"
@@ -368,34 +400,50 @@ class WgradSpace(Space):
         self.splits = range(1, profile.cores.cube + 1)
 
     def steps(self, base_k: int, k_split: int) -> Sequence[tuple[int, int]]:
-        """Return the (step_ka, step_kb), which are equal, up to a whole image."""
+        """Return the (step_ka, step_kb), which are equal: up to a row, or to what L1 may hold of an image."""
         del k_split
-        return [(step, step) for step in range(1, -(-self.gemm.sliding.pixels // base_k) + 1)]
+        s, most = self.gemm.sliding, self._longest_run
+        whole, row = -(-s.pixels // base_k), -(-s.out_size[1] // base_k)
+        steps = whole if most >= s.pixels else max(row, most // base_k)
+        return [(step, step) for step in range(1, steps + 1)]
+
+    @cached_property
+    def _longest_run(self) -> int:
+        """The most pixels over whole rows that L1 holds, under one tap and beside the fewest rows."""
+        s, one_tap = self.gemm.sliding, Taps(0, 1, 0, 1, 0, 1)
+        rows, capacity = self.sizes[0][0] * s.itemsize, self.profile.buffers["L1"].capacity_bytes
+        return max(
+            (
+                pixels
+                for pixels in self.sizes[2]
+                if rows * min(pixels, s.pixels) + s.tile_bytes(pixels, one_tap, in_row=False) <= capacity
+            ),
+            default=0,
+        )
 
     def least(self, base: BaseSizes) -> Footprint:
         """Return the least that any cut with this base block takes."""
-        return self._footprint(base, 1, 0, in_row=True)
+        return self._footprint(base, 0)
 
     def footprint(self, cut: L1Cut) -> Footprint | None:
-        """Return the room of a cut; None where L1 does not hold it, or a smaller cut is equivalent."""
+        """Return the room of a cut; None where L1 does not hold it, or what runs is smaller."""
         room = self._room(cut.base, cut.steps[0], cut.copies)
         blocks = room and self._blocks(room, cut.base.n)
         if room is None or blocks is None or cut.k_split > self._segments(cut.base, cut.steps[0], room):
             return None
-        groups, count = blocks
-        tasks = count * self._parts(cut.base, cut.steps[0], room, cut.k_split)
-        return self._footprint(cut.base, groups, tasks, in_row=room.in_row)
+        tasks = blocks[1] * self._parts(cut.base, cut.steps[0], room, cut.k_split)
+        return self._footprint(cut.base, tasks)
 
     def count(self) -> int:
         """Return the number of legal tilings; columns and parts are counted for all cuts that share them."""
-        rows, columns, pixels = self.sizes
+        rows, columns, pixels = self.held
         total = 0
         blocks_in = cache(lambda room: [found for n in columns if (found := self._blocks(room, n))])
         for base_m, base_k in product(rows, pixels):
             base = BaseSizes(base_m, columns[0], base_k)
             completed = cache(
-                lambda groups, in_row, base=base: self.completions(
-                    self._footprint(base, groups, 0, in_row=in_row)
+                lambda groups, base=base: self.completions(
+                    self._footprint(base._replace(n=groups * columns.step), 0)
                 )
             )
             for (step, _), *copies in product(self.steps(base_k, 1), COPIES, COPIES):
@@ -404,7 +452,7 @@ class WgradSpace(Space):
                     continue
                 cores = self._cores_of(base, step, room)
                 for groups, blocks in blocks_in(room):
-                    total += completed(groups, room.in_row) * cores(blocks)
+                    total += completed(groups) * cores(blocks)
         return total
 
     def _cores_of(self, base: BaseSizes, step: int, room: _Room) -> Callable[[int], int]:
@@ -413,22 +461,23 @@ class WgradSpace(Space):
         parts = [self._parts(base, step, room, split) for split in range(1, most + 1)]
         return cache(lambda blocks: sum(self.most_cores(blocks * part) for part in parts))
 
-    def _footprint(self, base: BaseSizes, groups: int, tasks: int, *, in_row: bool) -> Footprint:
-        s, cube = self.gemm.sliding, self.profile.cube
-        pixels = min(base.k, s.out_size[1] if in_row else s.pixels)
-        k = round_up(pixels, cube.rates[self.gemm.compute_dtype].k0)
-        m, n = round_up(base.m, cube.m0), round_up(groups * s.c0, cube.n0)
+    def _footprint(self, base: BaseSizes, tasks: int) -> Footprint:
+        cube = self.profile.cube
+        k = round_up(base.k, cube.rates[self.gemm.compute_dtype].k0)
+        m, n = round_up(base.m, cube.m0), round_up(base.n, cube.n0)
         return Footprint(m, k, n, ACCUMULATOR_BYTES, tasks)
 
     def _room(self, base: BaseSizes, step: int, copies: tuple[int, int]) -> _Room | None:
-        """Return the room in L1 for the image tile; None if not even one tap of it fits."""
+        """Return the room in L1 for the image tile; None if no tap of it fits, or runs are shorter."""
         s, whole, pixels = self.gemm.sliding, self.gemm.all_taps, step * base.k
         rows = copies[0] * round_up(base.m, self.profile.cube.m0) * s.itemsize
         # No run is longer than an image.
         left = rows * min(pixels, s.pixels)
         budget = (self.profile.buffers["L1"].capacity_bytes - left) // copies[1]
         tiling = Tiling(*base, step, step)
-        in_row = range_in_row(self.gemm, tiling, budget)
+        in_row, width = range_in_row(self.gemm, tiling, budget), s.out_size[1]
+        if in_row and (base.k >= width + FRACTAL_ROWS or pixels >= width + base.k):
+            return None
 
         def size(box: Taps) -> int:
             return int(s.tile_bytes(pixels, box, in_row=in_row))
@@ -438,10 +487,8 @@ class WgradSpace(Space):
         boxes = range(1, whole.groups + 1)
         groups = bisect_right(boxes, budget, key=lambda taps: size(first_box(whole, taps * s.c0, s.c0)))
         if not groups:
-            # The schedule then takes single taps. That room was reckoned for runs of full length: those that
-            # end with the row are shorter.
-            longest = min(pixels, s.out_size[1] if in_row else s.pixels)
-            taken = rows * longest + copies[1] * size(first_box(whole, s.c0, s.c0))
+            # The schedule then takes single taps.
+            taken = left + copies[1] * size(first_box(whole, s.c0, s.c0))
             if taken > self.l1_room(copies):
                 return None
         return _Room(in_row, budget // size(whole._replace(channels=1)), max(1, groups))

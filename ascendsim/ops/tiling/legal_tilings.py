@@ -84,13 +84,15 @@ def space_of(request: PlanRequest) -> Space:
 class LegalTilings:
     """The legal tilings of one gradient: counted, listed in order, drawn, asked for.
 
-    A tiling is legal if the schedule accepts it, and if every buffer holds the largest tiles of all operands
-    at once. Listed are the fields below; values that mean the same plan, or nothing, are left out:
+    A tiling is legal if the schedule accepts it, if every buffer holds the largest tiles of all operands at
+    once, and if it says what runs: `Schedule.canonical` shortens nothing. Listed are the fields below; values
+    that mean the same plan, or nothing, are left out:
 
     base_m, base_n, base_k
                    whole fractals of 16 pixels and groups of C0, up to the sizes of the product. The schedule
                    also takes other numbers of pixels for grad_input, where the rest of a fractal is wasted.
-                   Left out: blocks longer than what cuts them anyway, such as a row of the image
+                   No longer than what cuts them anyway: a part of the reduction, and a row of the image
+                   where blocks, or runs of grad_weight, stay inside rows, as L1 does not hold more
     step_ka, step_kb
                    the least for each box of taps that a tile in L1 can hold; of grad_weight both are equal,
                    up to one image
@@ -144,7 +146,7 @@ class LegalTilings:
         copies = (t.al1_buffers, t.bl1_buffers)
         if not all(size in legal for size, legal in zip(base, space.sizes, strict=True)):
             return False
-        if t.k_split not in space.splits or not set(copies) <= set(COPIES):
+        if t.k_split not in space.splits_of(t.base_k) or not set(copies) <= set(COPIES):
             return False
         steps = (t.step_ka, t.step_kb)
         if steps not in space.steps(t.base_k, t.k_split):
@@ -161,10 +163,10 @@ class LegalTilings:
     def sample(self, count: int, seed: int = 0) -> list[Tiling]:
         """Draw `count` legal tilings; equal seeds draw equal ones.
 
-        Every field is drawn uniformly over its legal values, given the fields that these depend on (the steps
-        on base_k and k_split, the cores on the tasks); half of them have no even parts. What no buffer holds
-        is drawn anew as a whole. So fields are uniform where buffers do not decide, and large blocks are as
-        rare as they fit.
+        Every field is drawn uniformly over its legal values, given the fields that these depend on (k_split
+        on base_k, the steps on both, the cores on the tasks); half of them have no even parts. What no buffer
+        holds is drawn anew as a whole. So fields are uniform where buffers do not decide, and large blocks
+        are as rare as they fit.
 
         Raises   CapacityError if nothing fits; ConfigError for a count or a seed that is none
         """
@@ -189,8 +191,10 @@ class LegalTilings:
     def _draw(self, rng: Random) -> Tiling | None:
         """Draw a tiling; None if it does not fit."""
         space = self._space
-        base = BaseSizes(*(rng.choice(sizes) for sizes in space.sizes))
-        k_split = rng.choice(space.splits)
+        if not all(space.held):
+            return None
+        base = BaseSizes(*(rng.choice(sizes) for sizes in space.held))
+        k_split = rng.choice(space.splits_of(base.k))
         l1, l0 = (rng.choice(COPIES), rng.choice(COPIES)), tuple(rng.choice(COPIES) for _ in range(3))
         # Most draws end here: two sizes of three are often too large for L0.
         if not self._fits(space.least(base), l0):

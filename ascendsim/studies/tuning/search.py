@@ -71,10 +71,11 @@ class Tilings:
             return None
         if wish.k_split not in space.splits or space.ways(space.least(base)) is None:
             return None
+        base = base._replace(k=min(base.k, space.longest_k(wish.k_split)))
         grid = self._grid(wish)
         if grid is None:
             return None
-        for steps in self._steps(wish):
+        for steps in self._steps(replace(wish, base=base)):
             cut = L1Cut(base, wish.k_split, steps, (wish.copies[0], wish.copies[1]), grid)
             footprint = space.footprint(cut)
             most = footprint and space.ways(footprint)

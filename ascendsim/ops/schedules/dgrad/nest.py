@@ -13,6 +13,7 @@ from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import Im2col, Mmad, TapRows
 from ascendsim.instructions.flags import PipeBarrier
 from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
+from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.orders import DgradOrder
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import ImageTile
@@ -336,6 +337,12 @@ class Dgrad(BlockSchedule):
     def tasks(self) -> DgradTasks:
         """The base blocks, and the cut of their reduction."""
         return DgradTasks(self.gemm, self.tiling, self.profile)
+
+    @property
+    def canonical(self) -> Tiling:
+        """The tiling that means the same, and whose blocks and tiles are as long as those that run."""
+        # A cut of another kind has rules of its own.
+        return self.tasks.canonical if type(self.tasks) is DgradTasks else self.tiling
 
     @property
     def tensors(self) -> tuple[GmTensor, ...]:

@@ -8,7 +8,7 @@ to cores in contiguous ranges; tiles that the next task needs again stay in L1.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, ClassVar
@@ -20,7 +20,16 @@ from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import FRACTAL_ROWS, round_up, row_spans
 from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
 from ascendsim.ops.problems.products import DgradGemm
-from ascendsim.ops.problems.sliding import ImageTile, SlidingSegment, Taps, cut_taps, even_slices, segments_of
+from ascendsim.ops.problems.sliding import (
+    ImageTile,
+    SlidingSegment,
+    Taps,
+    cut_taps,
+    even_slices,
+    first_box,
+    first_boxes,
+    segments_of,
+)
 from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES, TileSizes
 from ascendsim.ops.schedules.ranges import (
     chunks_of,
@@ -219,6 +228,22 @@ class DgradTasks:
         parts = [whole._replace(channel=first, channels=count) for first, count in self.part_channels]
         left, right = t.step_ka * t.base_k, t.step_kb * t.base_k
         return [(cut_taps(part, left, c0), cut_taps(part, right, c0)) for part in parts]
+
+    @property
+    def canonical(self) -> Tiling:
+        """The tiling of the same cut whose blocks and tiles are as long as those that it makes."""
+        t, s, c0 = self.tiling, self.gemm.sliding, self.gemm.sliding.c0
+        part = self.gemm.all_taps._replace(channels=self.part_channels[0][1])
+        k = min(t.base_k, part.groups * c0)
+        least = {box: step for step, box in first_boxes(part, k, c0).items()}
+        ka, kb = (least[first_box(part, step * t.base_k, c0)] for step in (t.step_ka, t.step_kb))
+        shorter = replace(t, base_n=min(t.base_n, self.gemm.columns), base_k=k, step_ka=ka, step_kb=kb)
+        if not self.in_row or t.base_m <= s.out_size[1]:
+            return replace(shorter, base_m=min(t.base_m, round_up(s.pixels, FRACTAL_ROWS)))
+        row = replace(shorter, base_m=round_up(s.out_size[1], FRACTAL_ROWS))
+        # Blocks of so many pixels might go on in the next row, which those of a row's own pixels need not.
+        stays = replace(self, tiling=row).in_row
+        return row if stays else replace(row, base_m=s.out_size[1])
 
     @property
     def slices_of(self) -> Callable[[int, int], list[tuple[int, int]]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -279,6 +279,26 @@ class WgradCut:
         rows = round_up(min(t.base_m, self.gemm.rows), self.profile.cube.m0)
         left = t.al1_buffers * rows * pixels * s.itemsize
         return (self.profile.buffers["L1"].capacity_bytes - left) // t.bl1_buffers
+
+    @property
+    def canonical(self) -> Tiling:
+        """The tiling of the same cut whose blocks and tiles are as long as those that it makes.
+
+        A run may have to be said longer than a row of the image to stay inside rows.
+        """
+        t, gemm, blocks = self.tiling, self.gemm, self.column_blocks
+        longest = max(pixels for _, pixels in self.ranges_of_image)
+        k = min(t.base_k, round_up(longest, FRACTAL_ROWS))
+        columns = min(t.base_n, gemm.all_taps.groups * gemm.sliding.c0)
+        widths = dict.fromkeys((max(block.groups for block in blocks) * gemm.sliding.c0, columns))
+        slices = (k, min(t.step_ka, -(-longest // k))), (t.base_k, t.step_ka)
+        for base_n, (base_k, step) in product(widths, slices):
+            sizes = {"base_m": min(t.base_m, gemm.rows), "base_n": base_n, "base_k": base_k}
+            found = replace(t, **sizes, step_ka=step, step_kb=step)
+            other = replace(self, tiling=found)
+            if other._ranges_by_rows == self._ranges_by_rows and other.column_blocks == blocks:
+                return found
+        return t
 
     @property
     def splits(self) -> int:

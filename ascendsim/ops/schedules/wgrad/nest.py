@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ascendsim.frozen import cached_property
+from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.orders import WgradOrder
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.schedules.base import TILES
@@ -184,6 +185,12 @@ class Wgrad(BlockSchedule):
     def tasks(self) -> WgradTasks:
         """The base blocks, and the cut of their reduction."""
         return WgradTasks(self.gemm, self.tiling, self.profile)
+
+    @property
+    def canonical(self) -> Tiling:
+        """The tiling that means the same, and whose blocks and tiles are as long as those that run."""
+        # A cut of another kind has rules of its own.
+        return self.tasks.canonical if type(self.tasks) is WgradTasks else self.tiling
 
     @property
     def tensors(self) -> tuple[GmTensor, ...]:
