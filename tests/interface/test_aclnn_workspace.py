@@ -12,7 +12,7 @@ from ascendsim.aclnn import AclnnError, AclTensor
 from ascendsim.aclnn.interface import LARGEST, planned_sizes
 from ascendsim.errors import CapacityError
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.tiling.vendor import operators as workspace
+from ascendsim.ops.tiling.vendor import workspace
 from ascendsim.ops.tiling.vendor.layer import LayerSizes, VendorPlan
 from tests.helpers.calls import arguments_of, changed, conv, first_phase, tbc
 from tests.helpers.slow_tilings import ARCH22, ARCH35

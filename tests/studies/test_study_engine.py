@@ -260,13 +260,13 @@ def test_the_total_that_is_told_is_what_will_be_run():
 
 
 def test_a_pipe_gets_a_line_now_and_then_on_standard_error(capsys, monkeypatch):
-    now = iter((0.0, 9.0, 10.0, 10.0, 11.0))
+    now = iter((0.0, 8.0, 9.0, 12.0, 12.0, 13.0))
     monkeypatch.setattr(progress, "monotonic", lambda: next(now))
     with progress.counted() as tell:
-        # After 9 seconds nothing, after 10 a line, a second later nothing.
-        for done in (1, 2, 3):
-            tell(done, 3, f"point {done}")
-    said = "2 of 3 calls of this round, 2 in all rounds so far: point 2, about 5 s left of this round\n"
+        # After 9 seconds nothing, after 12 a line, a second later nothing.
+        for done in (1, 2, 3, 4):
+            tell(done, 4, f"point {done}")
+    said = "3 of 4 calls of this round, 3 in all rounds so far: point 3, about 4 s left of this round\n"
     assert capsys.readouterr() == ("", said)
 
 
@@ -276,9 +276,9 @@ def test_where_all_calls_are_limited_what_is_left_is_of_all_rounds(capsys, monke
     with progress.counted(most=6) as tell:
         for step in ((1, 2, "a"), (2, 2, "b"), (1, 3, "c")):
             tell(*step)
-    # Each call takes ten seconds: of six two are done, then three, of whose round two are left.
+    # Each call takes ten seconds: of six two are done, too few to tell, then three.
     assert capsys.readouterr().err.splitlines()[1:] == [
-        "2 of 2 calls of this round, 2 of at most 6 in all rounds: b, about 40 s left of all rounds at most",
+        "2 of 2 calls of this round, 2 of at most 6 in all rounds: b",
         "1 of 3 calls of this round, 3 of at most 6 in all rounds: c, about 30 s left of all rounds at most",
     ]
 
