@@ -67,7 +67,7 @@ CASES = (
     Case("float16", "block:16:RNE", False, 0.45),
     Case("float16", "seq:RNE", False, 0.9),
     Case("float16", "tree:16:adjacent:RNE", False, 0.3),
-    Case("float32", "block:4:RNE", False, 0.09),
+    Case("float32", "block:4:RNE", False, 0.15),
     Case("float16", "block:16:RNE", True, 0.25),
 )
 THREADS_TARGET = 1.5

@@ -9,12 +9,14 @@ from ascendsim.numerics.compiled.block_sums import (
     Packed,
     PanelBlock,
     add_blocks,
+    add_clear,
     add_normal_blocks,
-    block_of,
+    add_within,
+    block_at,
+    blocks_of,
     careful_sum,
     error_bound,
     is_exact,
-    is_far_from_ties,
     is_normal,
     need_magnitudes,
     plain_sum,
@@ -82,6 +84,7 @@ Panel = Any
 _LARGEST_UNIT: Final = 32.0
 # So many roundings to singles together add less to a bound than `widened` adds.
 _MOST_BLOCKS: Final = 1 << 12
+_LARGE: Final = 2.0**127  # a bound that leaves room to the largest single
 
 
 def block(a: Array, b: Array, c: Array, how: PlainModel) -> None:
@@ -134,7 +137,7 @@ def _run(work: Workspace, cells: Accumulators, first: int, last: int, model: Ker
             elif usual and model.sum.cuts:
                 _cut_panel(work, cells, i, j, reach, unit, model)
             elif usual:
-                _nearest_panel(work, cells, i, j, reach, unit, model)
+                _nearest_panel(work, cells, i, j, reach, model)
             else:
                 _careful_panel(work, cells, i, j, model)
 
@@ -155,8 +158,9 @@ def _bounds(
 ) -> tuple[float, float]:
     """Return a bound and a unit of all partial sums of a panel; infinity if doubles do not hold them."""
     proven, most, least = True, 0.0, np.inf
+    blocks = blocks_of(work, i, j, model.block)
     for number in range(work.blocks):
-        block = block_of(work, i, j, number, model.block)
+        block = block_at(work, blocks, number)
         if model.separate:  # the sum takes no accumulator in, and what adds the two is exact without a proof
             reach, unit = 0.0, np.inf
         reach, unit = widened(reach, min(unit, _LARGEST_UNIT), block)
@@ -185,8 +189,9 @@ def _usual_panel(
 def _proven_panel(work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel) -> None:
     """Take one panel through all blocks, its accumulators in registers."""
     acc = read_panel(cells, i, j)
+    blocks = blocks_of(work, i, j, model.block)
     for number in range(work.blocks):
-        block = block_of(work, i, j, number, model.block)
+        block = block_at(work, blocks, number)
         # A sum on its own begins with -0, which changes no term: +0 would make +0 of a sum of only -0.
         start = spread(-0.0) if model.separate else widen(acc)
         acc = _new_accumulators(work, acc, plain_sum(work, block, start, model.split), model)
@@ -205,42 +210,41 @@ def _new_accumulators(work: Workspace, acc: Panel, total: Panel, model: KernelMo
 
 @called
 def _nearest_panel(
-    work: Workspace, cells: Accumulators, i: int, j: int, reach: float, unit: float, model: KernelModel
+    work: Workspace, cells: Accumulators, i: int, j: int, reach: float, model: KernelModel
 ) -> None:
+    """Take one panel through all blocks, by tests of nearness to ties."""
     out_of_line()
-    _bounded_panel(work, cells, i, j, reach, unit, model, False)
+    blocks = blocks_of(work, i, j, model.block)
+    size = at(work.doubles, work.a_whole + i // ROWS * 2) * at(work.doubles, work.b_whole + j // LANES * 2)
+    roomy = reach + size < _LARGE
+    store(widen(read_panel(cells, i, j)), work.doubles, work.start, LANES)
+    number = add_clear(work, blocks, 0, roomy)
+    while number < work.blocks:
+        if not add_within(work, blocks, number):
+            careful_sum(work, block_at(work, blocks, number), model)
+            found = widen(to_single(tile(work.doubles, work.result, LANES)))
+            store(found, work.doubles, work.start, LANES)
+        number = add_clear(work, blocks, number + 1, roomy)
+    write_panel(to_single(tile(work.doubles, work.start, LANES)), cells, i, j)
 
 
 @called
 def _cut_panel(
     work: Workspace, cells: Accumulators, i: int, j: int, reach: float, unit: float, model: KernelModel
 ) -> None:
-    out_of_line()
-    _bounded_panel(work, cells, i, j, reach, unit, model, True)
-
-
-@inlined
-def _bounded_panel(
-    work: Workspace,
-    cells: Accumulators,
-    i: int,
-    j: int,
-    reach: float,
-    unit: float,
-    model: KernelModel,
-    cuts: bool,
-) -> None:
     """Take one panel through all blocks, by proofs and else by error bounds."""
+    out_of_line()
     need_magnitudes(work)
     acc = read_panel(cells, i, j)
+    blocks = blocks_of(work, i, j, model.block)
     for number in range(work.blocks):
-        block = block_of(work, i, j, number, model.block)
+        block = block_at(work, blocks, number)
         reach, unit = widened(reach, min(unit, _LARGEST_UNIT), block)
         start = widen(acc)
         total = plain_sum(work, block, start, False)
         found = to_single(total)
-        if not is_exact(reach, unit) and (cuts or not is_far_from_ties(total, found, block)):
-            error = error_bound(work, block, start, cuts)
+        if not is_exact(reach, unit):
+            error = error_bound(work, block, start, True)
             # As `careful_sum` would ask first, but without a call while the panel is in registers.
             found, high = to_single(total - error), to_single(total + error)
             if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
@@ -256,8 +260,9 @@ def _careful_panel(work: Workspace, cells: Accumulators, i: int, j: int, model: 
     """Take one panel through all blocks, choosing anew for each block how to sum."""
     out_of_line()
     acc = read_panel(cells, i, j)
+    blocks = blocks_of(work, i, j, model.block)
     for number in range(work.blocks):
-        block = block_of(work, i, j, number, model.block)
+        block = block_at(work, blocks, number)
         store(spread(-0.0) if model.separate else widen(acc), work.doubles, work.start, LANES)
         careful_sum(work, block, model)
         acc = _new_accumulators(work, acc, tile(work.doubles, work.result, LANES), model)

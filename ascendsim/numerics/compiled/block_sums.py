@@ -2,6 +2,7 @@
 
 1. The extents of the operands prove that doubles hold every partial sum: add.
 2. A sum in double and a bound of its error: where both ends of the interval round alike, that is the answer.
+   Where it is far from the middle between two singles, and not small, its bits alone show that they do.
 3. A sum with its errors, which are summed in turn: where this second sum is exact, both together are the
    exact value; single places where it is not are summed as long integers.
 
@@ -14,7 +15,7 @@ import numpy as np
 from llvmlite import ir
 
 from ascendsim.numerics.compiled.jit import called, inlined
-from ascendsim.numerics.compiled.packing import fill_magnitudes
+from ascendsim.numerics.compiled.packing import fill_magnitudes, group_count
 from ascendsim.numerics.compiled.panel_rounding import (
     add_term,
     at,
@@ -34,6 +35,7 @@ from ascendsim.numerics.compiled.panels import (
     ROWS,
     Value,
     absolute,
+    all_clear,
     any_lane,
     as_bits,
     as_float,
@@ -41,6 +43,8 @@ from ascendsim.numerics.compiled.panels import (
     differs,
     fma,
     intrinsic,
+    joined,
+    lanes_of,
     nonzero,
     out_of_line,
     pack,
@@ -65,6 +69,7 @@ from ascendsim.numerics.compiled.workspace import (
     single_factors,
 )
 
+Array = Any
 Panel = Any
 
 EXACT_UNITS: Final = 2.0**53
@@ -86,7 +91,10 @@ _CANCELLED: Final = np.int64(12)
 _LEAST_SHARE: Final = 1.001 * 2.0**-12
 # All errors then are below 2^27 last places: a total and its exact sum may lie on two sides of a power of
 # two, but not on two sides of the middle below it.
-_MOST_PRODUCTS: Final = 1 << 14
+_MOST_PRODUCTS: Final = (1 << 14) - 1
+_SMALLEST_NORMAL: Final = 2.0**-126
+# Of a double, the bits that a single has a place for, and its sign.
+_IN_SINGLE: Final = np.int64(-(1 << 29))
 
 
 class PanelBlock(NamedTuple):
@@ -103,22 +111,6 @@ class PanelBlock(NamedTuple):
     length: int
     bound: float
     unit: float
-
-
-@inlined
-def block_of(work: Workspace, i: int, j: int, number: int, size: int) -> PanelBlock:
-    """Find a block by the first row and column of its panel and its number."""
-    group, panel, first = i // ROWS, j // LANES, number * size
-    a_extent = work.a_extents + 2 * (group * work.blocks + number)
-    b_extent = work.b_extents + 2 * (panel * work.blocks + number)
-    length = min(size, work.k - first)
-    return PanelBlock(
-        (group * work.k + first) * ROWS,
-        (panel * work.k + first) * LANES,
-        length,
-        at(work.doubles, a_extent) * at(work.doubles, b_extent),
-        at(work.doubles, a_extent + 1) * at(work.doubles, b_extent + 1),
-    )
 
 
 @inlined
@@ -169,21 +161,124 @@ def error_bound(work: Workspace, block: PanelBlock, start: Panel, cuts: bool) ->
     return widen(size) * spread(units * _ROUNDOFF)
 
 
-@inlined
-def is_far_from_ties(total: Panel, found: Panel, block: PanelBlock) -> bool:
-    """Return whether a quick test shows that `found` are the rounded exact sums; `total` is from `plain_sum`.
+class Packed(NamedTuple):
+    """The rows of a panel: row r begins at first + r * row, and goes on `step` by step.
 
-    Only where the machine rounds to nearest; False says nothing. Each product may add an error of half a last
-    place of a partial sum. No partial sum is larger than the total and the bound together, so none is where
-    the total is not small against the bound. A total that lies further from the middle between two singles
-    than all these errors rounds as the exact sum does.
+    values   memory that holds them
     """
-    least = np.float32(block.bound * _LEAST_SHARE)
-    places = np.int64(block.length + 1) << _CANCELLED
-    past = (as_bits(total) + spread(places - _MIDDLE)) & spread(_BELOW_SINGLE)
-    near = (absolute(found) < spread(least)) | (past < spread(2 * places + 1))
-    usual = block.unit >= SAFE_UNIT and block.bound < np.inf and block.length <= _MOST_PRODUCTS
-    return usual and not any_lane(near)
+
+    values: Array
+    first: int
+    row: int
+    step: int
+
+
+@inlined
+def left_of(panel: Packed, t: int) -> Panel:
+    """Return the element of each row at a step, in all lanes of the row."""
+    first, row = panel.first, panel.row
+    return rows_from(panel.values, t * panel.step, first, first + row, first + 2 * row, first + 3 * row)
+
+
+class Blocks(NamedTuple):
+    """The blocks of one panel, and where in the doubles of a workspace they are.
+
+    left, right    the rows, and the columns of the first step
+    steps, size    products per accumulator, and those of a full block
+    a, b           where its operands begin, as `PanelBlock` counts
+    ours, theirs   extents of the rows and of the columns, of each block
+    """
+
+    left: Packed
+    right: int
+    steps: int
+    size: int
+    a: int
+    b: int
+    ours: int
+    theirs: int
+
+
+@inlined
+def blocks_of(work: Workspace, i: int, j: int, size: int) -> Blocks:
+    """Find the blocks of a panel by its first row and column."""
+    group, panel, k = i // ROWS, j // LANES, work.k
+    left, right = Packed(work.doubles, work.a + i * k, 1, ROWS), work.b + j * k
+    extents = work.a_extents + 2 * group * work.blocks, work.b_extents + 2 * panel * work.blocks
+    return Blocks(left, right, k, size, i * k, j * k, *extents)
+
+
+@inlined
+def block_at(work: Workspace, blocks: Blocks, number: int) -> PanelBlock:
+    """Return a block by its number."""
+    first, ours, theirs = number * blocks.size, blocks.ours + 2 * number, blocks.theirs + 2 * number
+    return PanelBlock(
+        blocks.a + first * ROWS,
+        blocks.b + first * LANES,
+        min(blocks.size, blocks.steps - first),
+        at(work.doubles, ours) * at(work.doubles, theirs),
+        at(work.doubles, ours + 1) * at(work.doubles, theirs + 1),
+    )
+
+
+@called
+def add_clear(work: Workspace, blocks: Blocks, number: int, roomy: bool) -> int:
+    """Add blocks from a number on to the accumulators at `start`, up to one where a quick test says nothing.
+
+    Then the accumulators are those before this block. Only where the machine rounds to nearest.
+
+    Each product may add an error of half a last place of a partial sum. No partial sum is larger than the
+    total and the bound together, so none is where the total is not small against the bound. A total that lies
+    further from the middle between two singles than all these errors rounds as the exact sum does.
+
+    roomy   no sum overflows a single
+    """
+    out_of_line()
+    count, doubles = group_count(blocks.steps, blocks.size), work.doubles
+    width, places = np.int64(1), np.int64(min(blocks.size, blocks.steps) + 1) << _CANCELLED
+    while width <= places:
+        width *= 2
+    # Half a last place of a single further, bits that follow a single begin at the middle, and are cut off.
+    shift, near = _MIDDLE + width, _BELOW_SINGLE - (2 * width - 1)
+    total = tile(doubles, work.start, LANES)
+    while number < count:
+        store(total, doubles, work.start, LANES)
+        block, first = block_at(work, blocks, number), number * blocks.size
+        total = add_steps(blocks.left, doubles, blocks.right, first, first + block.length, total)
+        bits = as_bits(total) + spread(shift)
+        # What has been added changes magnitudes less than the last place of a single.
+        clear = all_clear(bits, near, max(block.bound * _LEAST_SHARE, _SMALLEST_NORMAL))
+        if not (clear and block.bound < np.inf and roomy and block.length <= _MOST_PRODUCTS):
+            return number
+        total = as_float(bits & spread(_IN_SINGLE))
+        number += 1
+    store(total, doubles, work.start, LANES)
+    return number
+
+
+@called
+def add_within(work: Workspace, blocks: Blocks, number: int) -> bool:
+    """Add one block to the accumulators at `start`; return False if the exact sums may round to others.
+
+    Then `result` has its sums as doubles add them. Where both ends of what these may lack round alike, so
+    does the exact sum. Three roundings for each product leave room, and eight more for those of the ends.
+    """
+    out_of_line()
+    start, right = tile(work.doubles, work.start, LANES), blocks.right
+    first, stop = number * blocks.size, min((number + 1) * blocks.size, blocks.steps)
+    total, size = add_steps(blocks.left, work.doubles, right, first, stop, start), absolute(start)
+    for t in range(first, stop):
+        x, y = left_of(blocks.left, t), columns(work.doubles, right + t * LANES)
+        size = fma(absolute(x), absolute(y), size)
+    store(total, work.doubles, work.result, LANES)
+    # Doubles lose nothing of a sum that is not finite.
+    size = select(size < spread(np.inf), size, spread(0.0))
+    error = size * spread((3 * (stop - first) + 8) * _ROUNDOFF)
+    low, high = to_single(total - error), to_single(total + error)
+    if any_lane(differs(as_bits(low), as_bits(high))):
+        return False
+    store(widen(low), work.doubles, work.start, LANES)
+    return True
 
 
 @inlined
@@ -214,7 +309,7 @@ def careful_sum(work: Workspace, block: PanelBlock, model: KernelModel) -> None:
     if block.unit < SAFE_UNIT or not _bounded_sum(work, block, start, model):
         # These sums know their errors by rounding to nearest.
         round_to_nearest()
-        _sum_with_errors(work, block, model.split)
+        sum_with_errors(work, block, model.split)
         if model.sum.cuts:
             round_toward_zero()
 
@@ -234,7 +329,8 @@ def _bounded_sum(work: Workspace, block: PanelBlock, start: Panel, model: Kernel
 
 
 @called
-def _sum_with_errors(work: Workspace, block: PanelBlock, split: bool) -> None:
+def sum_with_errors(work: Workspace, block: PanelBlock, split: bool) -> None:
+    """Turn the accumulators at `start` into exact sums at `result`."""
     out_of_line()
     total = tile(work.doubles, work.start, LANES)
     errors, lost = spread(0.0), spread(0.0)
@@ -306,28 +402,13 @@ def _next_block(
 
         parts: list[list[Value]] = []
         for lane in range(0, LANES, _PART):
-            some = [_lanes(builder, row, range(lane, lane + _PART)) for row in unpack(builder, panel)]
+            some = [lanes_of(builder, row, range(lane, lane + _PART)) for row in unpack(builder, panel)]
             some = [_as_single(builder, one) for one in add(some, 0, lane)]
             parts.append(add(some, 1, lane))
-        return pack(builder, [_joined(builder, list(row)) for row in zip(*parts, strict=True)])
+        return pack(builder, [joined(builder, list(row)) for row in zip(*parts, strict=True)])
 
     whole = types.intp
     return totals(totals, left, *[whole] * (2 + ROWS), right, whole), codegen
-
-
-def _lanes(builder: Value, vector: Value, lanes: range) -> Value:
-    """Return some lanes of a vector."""
-    chosen = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
-    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), chosen)
-
-
-def _joined(builder: Value, parts: list[Value]) -> Value:
-    """Return vectors of equal length, a power of two of them, one after the other as one."""
-    while len(parts) > 1:
-        count = 2 * parts[0].type.count
-        chosen = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
-        parts = [builder.shuffle_vector(x, y, chosen) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
 
 
 def _as_single(builder: Value, x: Value) -> Value:
@@ -343,34 +424,11 @@ def _as_single(builder: Value, x: Value) -> Value:
 next_block = intrinsic(_next_block)
 
 
-Array = Any
-
 # The smallest single, a bound that leaves room to the largest, and how far `split` is proven.
 SMALLEST: Final = 2.0**-149
 _LARGE: Final = 2.0**127
 _SPLIT_UNITS: Final = 2.0**53 * (1.0 - 2.0**-28)
 _TIMES_2_29: Final = 2.0**29
-# Of a double, the bits that a single has a place for, and its sign.
-_IN_SINGLE: Final = np.int64(-(1 << 29))
-
-
-class Packed(NamedTuple):
-    """The rows of a panel: row r begins at first + r * row, and goes on `step` by step.
-
-    values   memory that holds them
-    """
-
-    values: Array
-    first: int
-    row: int
-    step: int
-
-
-@inlined
-def left_of(panel: Packed, t: int) -> Panel:
-    """Return the element of each row at a step, in all lanes of the row."""
-    first, row = panel.first, panel.row
-    return rows_from(panel.values, t * panel.step, first, first + row, first + 2 * row, first + 3 * row)
 
 
 @inlined

@@ -10,18 +10,19 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ascendsim.numerics.compiled.block_sums import (
-    SAFE_UNIT,
     SMALLEST,
+    Blocks,
     Packed,
     PanelBlock,
     add_blocks,
+    add_clear,
     add_normal_blocks,
-    add_steps,
-    careful_sum,
+    add_within,
+    block_at,
     is_exact,
-    is_far_from_ties,
     is_normal,
     left_of,
+    sum_with_errors,
 )
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.lines import (
@@ -39,7 +40,6 @@ from ascendsim.numerics.compiled.lines import (
 from ascendsim.numerics.compiled.packing import (
     MARGIN,
     aligned,
-    fill_magnitudes,
     group_count,
     has_minus_zero,
     reach_and_unit,
@@ -52,17 +52,12 @@ from ascendsim.numerics.compiled.panel_rounding import (
     clear,
     columns,
     put,
-    rows_from,
     store,
     tile,
 )
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
-    absolute,
-    any_lane,
-    as_bits,
-    differs,
     fma,
     out_of_line,
     spread,
@@ -153,7 +148,7 @@ Panel = Any
 
 _GROWTH: Final = 1.001  # what rounding adds to a bound at most, and more
 _SUBNORMAL: Final = 2.0**-150  # what it adds to a subnormal single, however small that is: half a unit
-_ROUNDOFF: Final = 2.0**-53
+_LARGE: Final = 2.0**127  # a bound that leaves room to the largest single
 
 
 @inlined
@@ -172,6 +167,7 @@ def add_piece(
 ) -> None:
     """Add a piece to the panel whose first accumulator is at `cell`, or to +0."""
     acc = spread(np.float32(0.0)) if from_zero else tile(c, cell, c.shape[2])
+    blocks = Blocks(left, work.b, piece.length, model.block, 0, 0, known + 2, work.b_extents + 2)
     # What has been known of the accumulators since they were last looked at, then what they are.
     reach, unit = at(work.doubles, sums), at(work.doubles, sums + 1)
     most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
@@ -183,24 +179,23 @@ def add_piece(
         # Block by block the extents are closer.
         proven, most, least = True, reach, unit
         for number in range(piece.blocks):
-            block = _block(work, known, number, model.block, piece.length)
-            most, least = _widened(most, least, block, 1)
+            most, least = _widened(most, least, block_at(work, blocks, number), 1)
             proven = proven and is_exact(most, least)
     if proven and is_normal(most, least):
         acc = add_normal_blocks(left, work.doubles, work.b, piece.length, model.block, acc, False)
     elif proven:
         acc = add_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
     else:
-        for number in range(piece.blocks):
-            block = _block(work, known, number, model.block, piece.length)
-            reach, unit = _widened(reach, unit, block, 1)
-            # What the accumulators really are is often better known: they have been rounded meanwhile.
-            if not is_exact(reach, unit):
-                reach, unit = _looked_at(acc, unit)
-                reach, unit = _widened(reach, unit, block, 1)
-            exact = is_exact(reach, unit)
-            acc = _checked(a, i, left, piece, work, block, number * model.block, acc, exact, model)
-        most, least = reach, unit
+        unit = min(unit, _whole(work, known, piece).unit)
+        store(widen(acc), work.doubles, work.start, LANES)
+        number = add_clear(work, blocks, 0, most < _LARGE)
+        while number < piece.blocks:
+            if not add_within(work, blocks, number):
+                block, first = block_at(work, blocks, number), piece.first + number * model.block
+                _add_carefully(a, i, first, work, block, unit)
+            number = add_clear(work, blocks, number + 1, most < _LARGE)
+        acc = to_single(tile(work.doubles, work.start, LANES))
+        most, least = np.inf, unit
     put(work.doubles, sums, most)
     put(work.doubles, sums + 1, least)
     store(acc, c, cell, c.shape[2])
@@ -227,82 +222,29 @@ def _widened(reach: float, unit: float, block: PanelBlock, roundings: int) -> tu
     return (reach + block.bound) * _GROWTH + roundings * _SUBNORMAL, min(unit, block.unit)
 
 
-@inlined
-def _checked(
-    a: FactorLines,
-    i: int,
-    left: Packed,
-    piece: ReductionPiece,
-    work: Workspace,
-    block: PanelBlock,
-    first: int,
-    acc: Panel,
-    proven: bool,
-    model: KernelModel,
-) -> Panel:
-    """Return the accumulators after a block that begins at a step of its piece; `proven`: doubles hold it."""
-    begin = piece.first + first
-    total = add_steps(left, work.doubles, work.b, first, first + block.length, widen(acc))
-    found = to_single(total)
-    if not proven and not is_far_from_ties(total, found, block):
-        _need_magnitudes(work, piece.length)
-        w, x, y, z = at(a.lines, i), at(a.lines, i + 1), at(a.lines, i + 2), at(a.lines, i + 3)
-        size = absolute(acc)
-        for t in range(block.length):
-            rows = rows_from(a.values, at(a.steps, begin + t), w, x, y, z)
-            size = fma(absolute(rows), columns(work.singles, work.b_single + block.b + t * LANES), size)
-        error = widen(size) * spread((3 * block.length + 8) * _ROUNDOFF)
-        found, high = to_single(total - error), to_single(total + error)
-        if block.unit < SAFE_UNIT or any_lane(differs(as_bits(found), as_bits(high))):
-            store(widen(acc), work.doubles, work.start, LANES)
-            _careful(a, i, begin, work, block, model)
-            found = to_single(tile(work.doubles, work.result, LANES))
-    return found
+@called
+def _add_carefully(
+    a: FactorLines, i: int, first: int, work: Workspace, block: PanelBlock, unit: float
+) -> None:
+    """Add a block that begins at a step to the accumulators at `start`, in whichever way is exact.
+
+    `result` has its sums as doubles add them.
+    """
+    out_of_line()
+    reach, unit = _looked_at(to_single(tile(work.doubles, work.start, LANES)), unit)
+    if not is_exact(*_widened(reach, unit, block, 1)):
+        copy_rows(a, i, first, first + block.length, work.doubles, work.a + block.a)
+        sum_with_errors(work, block, False)
+    store(widen(to_single(tile(work.doubles, work.result, LANES))), work.doubles, work.start, LANES)
 
 
 @inlined
 def _whole(work: Workspace, known: int, piece: ReductionPiece) -> PanelBlock:
-    """Return all blocks of a panel as one block."""
-    return _extents_of(work, known, work.b_extents, 0, piece.length)
-
-
-@inlined
-def _block(work: Workspace, known: int, number: int, size: int, steps: int) -> PanelBlock:
-    """Find a block of a panel by its number; `known` is where the extents of the panel's lines are."""
-    ours, theirs = known + 2 * (1 + number), work.b_extents + 2 * (1 + number)
-    return _extents_of(work, ours, theirs, number * size, min(size, steps - number * size))
-
-
-@inlined
-def _extents_of(work: Workspace, ours: int, theirs: int, first: int, length: int) -> PanelBlock:
-    return PanelBlock(
-        first * ROWS,
-        first * LANES,
-        length,
-        at(work.doubles, ours) * at(work.doubles, theirs),
-        at(work.doubles, ours + 1) * at(work.doubles, theirs + 1),
-    )
-
-
-@called
-def _need_magnitudes(work: Workspace, length: int) -> None:
-    """Fill in the magnitudes of the columns, if that has not been done."""
-    out_of_line()
-    # No magnitude is below zero, so this one says that they are not there yet.
-    if at(work.singles, work.b_single) < 0.0:
-        fill_magnitudes(work.doubles, work.b, work.b + length * LANES, work.singles, work.b_single)
-
-
-@called
-def _careful(
-    a: FactorLines, i: int, begin: int, work: Workspace, block: PanelBlock, model: KernelModel
-) -> None:
-    """Turn the accumulators at `start` into sums at `result`, in whichever way is exact."""
-    out_of_line()
-    place = work.a + block.a
-    copy_rows(a, i, begin, begin + block.length, work.doubles, place)
-    fill_magnitudes(work.doubles, place, place + block.length * ROWS, work.singles, work.a_single + block.a)
-    careful_sum(work, block, model)
+    """Return all blocks of a panel as one block; `known` is where the extents of the panel's lines are."""
+    theirs = work.b_extents
+    size = at(work.doubles, known) * at(work.doubles, theirs)
+    unit = at(work.doubles, known + 1) * at(work.doubles, theirs + 1)
+    return PanelBlock(0, 0, piece.length, size, unit)
 
 
 # Rows whose extents and elements stay in the nearer caches while a piece of the reduction is added to them.
@@ -334,7 +276,7 @@ class BlockProducts:
         measured = 2 * (groups + 1) * (1 + parts) + 2 * groups * ((columns.stop - columns.start) // LANES)
         packed = longest * (lines + ROWS + LANES)
         doubles = np.empty(packed + 3 * PANEL + LIMBS + measured + 5 * MARGIN)
-        singles = np.empty(longest * (ROWS + LANES) + MARGIN, np.float32)
+        singles = np.empty(0, np.float32)  # of kernels that keep magnitudes
         _blocks(
             self._a,
             self._b,
@@ -421,7 +363,6 @@ def _rows(
         for j in range(columns.start, columns.stop, LANES):
             copy_columns(b, j, first, first + length, work.doubles, work.b)
             measure_columns(b, j, piece, work, model.block)
-            put(work.singles, work.b_single, -1.0)
             sums = tables.sums + (j - columns.start) // LANES * 2 * groups
             for i in range(rows.start, rows.stop, ROWS):
                 group, cell = (i - rows.start) // ROWS, corner + i * width + j
@@ -443,10 +384,6 @@ def _shared_out(
     a = packed + longest * lines
     b_extents = a + longest * ROWS
     extents = b_extents + 2 * (1 + parts)
-    b_single = aligned(singles, 0)
-    a_single = b_single + longest * LANES
-    # As if they were filled in: this is done block by block, where it is needed.
-    put(singles, a_single, 0.0)
-    places = (a, b, 0, 0, 0, b_extents, 0, 0, start, result, flags, limbs, a_single, b_single, 0)
+    places = (a, b, 0, 0, 0, b_extents, 0, 0, start, result, flags, limbs, 0, 0, 0)
     tables = Tables(packed, extents, extents + lines // ROWS * 2 * (1 + parts))
     return Workspace(doubles, singles, longest, parts, *places), tables

@@ -48,6 +48,9 @@ def _has(feature: str) -> bool:
 ROWS: Final = 4
 # Fill the registers: 16 vectors of 8 doubles with AVX-512, otherwise 8 of 4 or 16 of 2.
 LANES: Final = 32 if _has("avx512f") else 8
+# One instruction takes the smaller magnitude of two doubles, of so many lanes.
+_RANGES: Final = _has("avx512dq")
+_PART: Final = 8
 HALF_CONVERSIONS: Final = _has("f16c") or _has("avx512f")
 
 _ELEMENTS: Final[dict[str, Value]] = {
@@ -192,6 +195,66 @@ equal = _binary(
 # Ordered, as every comparison here: a NaN is not "nonzero", so an infinite sum has no error to correct.
 nonzero = _unary(lambda b, x: b.fcmp_ordered("!=", x, ir.Constant(x.type, None)), lambda _: "mask")
 negative = _unary(lambda b, x: b.icmp_signed("<", x, ir.Constant(x.type, None)), lambda _: "mask")
+
+
+def _all_clear(_typing: Value, x: Value, _bits: Value, _least: Value) -> Value:
+    def codegen(_context: Value, builder: Value, _signature: Value, args: Value) -> Value:
+        panel, near, size = args
+        masks, sizes = [], []
+        for row in unpack(builder, panel):
+            mask = None
+            for lane in range(0, LANES, _PART):
+                part = lanes_of(builder, row, range(lane, lane + _PART))
+                zero, wanted = ir.Constant(part.type, None), splat(builder, near, _PART)
+                some = builder.icmp_unsigned("!=", builder.and_(part, wanted), zero)
+                # Masks one after the other, as the processor tests under a mask without another operation.
+                mask = some if mask is None else builder.and_(mask, some)
+                sizes.append(builder.bitcast(part, ir.VectorType(ir.DoubleType(), _PART)))
+            masks.append(mask)
+        while len(sizes) > 1:
+            sizes = [_smaller(builder, *pair) for pair in zip(sizes[::2], sizes[1::2], strict=True)]
+        large = builder.fcmp_ordered(">=", sizes[0], splat(builder, size, _PART))
+        for mask in masks:
+            large = builder.and_(large, mask)
+        whole = ir.IntType(_PART)
+        return builder.icmp_unsigned("==", builder.bitcast(large, whole), ir.Constant(whole, -1))
+
+    return types.boolean(x, types.int64, types.float64), codegen
+
+
+def _smaller(builder: Value, x: Value, y: Value) -> Value:
+    """Return the smaller magnitudes of two vectors of doubles; of a NaN and a number, either."""
+    if not _RANGES:
+        absolute = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(x.type, [x.type]), f"llvm.fabs.v{_PART}f64"
+        )
+        x, y = (builder.call(absolute, [one]) for one in (x, y))
+        return builder.select(builder.fcmp_ordered("<", x, y), x, y)
+    kind, number, mask = x.type, ir.IntType(32), ir.IntType(_PART)
+    called = ir.FunctionType(kind, [kind, kind, number, kind, mask, number])
+    smaller = cgutils.get_or_insert_function(builder.module, called, "llvm.x86.avx512.mask.range.pd.512")
+    # Of both magnitudes the smaller, with sign +0; all lanes; rounding as it is.
+    how, every, rounding = ir.Constant(number, 0b1010), ir.Constant(mask, -1), ir.Constant(number, 4)
+    return builder.call(smaller, [x, y, how, x, every, rounding])
+
+
+def lanes_of(builder: Value, vector: Value, lanes: range) -> Value:
+    """Return some lanes of a vector."""
+    chosen = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), chosen)
+
+
+def joined(builder: Value, parts: list[Value]) -> Value:
+    """Return vectors of equal length, a power of two of them, one after the other as one."""
+    while len(parts) > 1:
+        count = 2 * parts[0].type.count
+        chosen = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
+        parts = [builder.shuffle_vector(x, y, chosen) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+# (x, bits, least): whether each integer has some of the bits, and as a double a magnitude of `least` or more.
+all_clear = intrinsic(_all_clear)
 
 
 # --- conversions ------------------------------------------------------------------------------------------
