@@ -348,7 +348,7 @@ def test_a_call_far_beyond_its_budget_is_refused_before_it_is_cut_into_tasks(pro
 
 @pytest.mark.parametrize("calls", [40, pytest.param(400, marks=pytest.mark.slow)])
 def test_what_sizes_alone_say_is_no_more_than_is_made(calls, monkeypatch):
-    """Within a tenth and two dozen instructions: a call is refused by its sizes where it is too large even so."""
+    """Within a tenth and two dozen instructions: what is too large even so is refused by its sizes."""
     found, counted = [], budget.require_instructions
 
     def kept(graph, profile, *limits):
