@@ -68,6 +68,7 @@ TESTS = {
     "program": ("program/",),
     "timing": ("timing/",),
     "ops/schedules/vector": (*VECTOR, "test_vector_kernels", "schedules/"),
+    "ops/schedules/matmul": ("test_matmul_cycles", "test_matmul", "schedules/"),
     "ops/schedules/winograd": ("test_winograd", "test_winograd_kernel"),
     "ops/schedules": ("schedules/", "test_own_wgrad"),
     "studies/identify": ("test_identify", "precision/"),
