@@ -63,6 +63,7 @@ TESTS = {
     "ops/tiling": ("test_search", "test_plan_errors", "test_matmul_cycles", "test_tiling"),
     "instructions/cube": (*CUBE, "test_dilation", "test_dgrad_taps"),
     "instructions/movers": (*CUBE, "test_dilation", "test_dgrad_taps"),
+    "instructions/relayout": (*LAYOUTS, *VECTOR),
     "instructions/flags": ("test_flags", "test_costs"),
     "instructions": (*VECTOR, "test_vector_kernels", "test_winograd_kernel", "test_operators_sums"),
     "rules": RULES,

@@ -11,8 +11,7 @@ import pytest
 from ascendsim import convolution_backward
 from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.profile import list_products, load_profile
-from ascendsim.rules import loader
-from ascendsim.rules import load_rules, resolve, rule_product, rule_set_names
+from ascendsim.rules import load_rules, loader, resolve, rule_product, rule_set_names
 from ascendsim.rules.loader import product_names, rules_directory
 from tests.helpers.calls import answer, conv
 

@@ -244,8 +244,8 @@ def test_what_a_rule_set_refuses(call, product, rules, said):
 @pytest.mark.parametrize(("taps", "pad", "most"), [(200, 0, 256), (205, 6, 250)])
 def test_padding_derived_for_grad_input(taps, pad, most):
     # One placement of a kernel of 200 on 256 columns at stride 63 leaves 56 columns: behind grad_output
-    # (200 - 1) + 56 = 255 columns of padding are needed; one column more is one too many. Of one of 205 on 250
-    # columns that are padded by 6 it leaves 51 + 6: (205 - 1 - 6) + 57 = 255 once more.
+    # (200 - 1) + 56 = 255 columns of padding are needed; one column more is one too many. Of one of 205 on
+    # 250 columns that are padded by 6 it leaves 51 + 6: (205 - 1 - 6) + 57 = 255 once more.
     for width, fits in ((most, True), (most + 1, False)):
         call = conv(
             (1, 1, 1, 1, width),
