@@ -67,6 +67,7 @@ TESTS = {
     "instructions/flags": ("test_flags", "test_costs"),
     "instructions": (*VECTOR, "test_vector_kernels", "test_winograd_kernel", "test_operators_sums"),
     "rules": RULES,
+    "program/instruction": ("test_vector_kernels", "test_costs", "program/"),
     "program": ("program/",),
     "timing": ("timing/",),
     "ops/schedules/vector": (*VECTOR, "test_vector_kernels", "schedules/"),

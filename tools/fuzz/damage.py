@@ -218,6 +218,9 @@ def interrupted(pick):
         f"import sys\nfrom ascendsim.cli import main\nprint('loaded', flush=True)\nsys.argv[1:] = {words!r}"
     )
     line = [sys.executable, "-c", f"{code}\nsys.exit(main())"]
+    # A shell that starts us in the background has us, and the commands that we start, ignore interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.readline()
         time.sleep(pick.uniform(0.02, 3))
