@@ -20,8 +20,9 @@ from ascendsim.instructions.flags import (
 )
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.ops.checks import check_flags
+from ascendsim.profile import load_profile
 from ascendsim.program.flags import meetings, signal_of
-from ascendsim.program.instruction import HAZARDS
+from ascendsim.program.instruction import HAZARDS, Cost
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
@@ -400,3 +401,8 @@ def test_races_through_global_memory_are_those_of_all_pairs(seed):
         (j, program.pipes[i], getattr(program.instructions[i], "atomic", None)): i for i, j in sorted(due)
     }
     assert {(i, j) for (j, *_), i in latest.items()} == found
+
+
+@pytest.mark.parametrize("made", [SetFlag("V", "MTE3", 0), WaitFlag("V", "MTE3", 0), PipeBarrier("V")])
+def test_a_flag_and_a_barrier_take_one_cycle_of_their_pipe(made):
+    assert made.cost(load_profile("910B2")) == Cost(1)
