@@ -30,6 +30,8 @@ MOST_ARRAYS, MOST_UNPACKED = 1 << 31, 16
 # Tables and lists inside each other, parts of a dotted key, digits of a number. The parsers of the standard
 # library recurse by the first, and take the square of the others in time.
 DEEPEST, MOST_PARTS, MOST_DIGITS = 64, 32, 512
+# Characters of a key, which is said whole where it is wrong.
+LONGEST_KEY = 256
 # Files that name each other as a base.
 LONGEST_CHAIN = 8
 
@@ -101,7 +103,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     if len(text) > MOST_TOML:
         raise ValueError(f"larger than {MOST_TOML:,} characters, the most that is read of TOML")
     _require_simple(_TOML_TEXT.sub('""', text))
-    return dict(_plain_values(tomllib.loads(text), text))
+    made = tomllib.loads(text)
+    _require_short_keys(made)
+    return dict(_plain_values(made, text))
 
 
 def parse_json(text: str) -> Any:
@@ -110,7 +114,24 @@ def parse_json(text: str) -> Any:
     Raises   ValueError in one line
     """
     _require_simple(_JSON_TEXT.sub('""', text))
-    return _plain_values(json.loads(text), text)
+    made = json.loads(text)
+    _require_short_keys(made)
+    return _plain_values(made, text)
+
+
+def _require_short_keys(value: Any) -> None:
+    """Refuse parsed values with a key that would fill a page of a message.
+
+    Raises   ValueError
+    """
+    if isinstance(value, dict):
+        if long := next((key for key in value if len(key) > LONGEST_KEY), None):
+            raise ValueError(f"the key {printable(long[:40])}... is longer than {LONGEST_KEY} characters")
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict | list):
+                _require_short_keys(item)
 
 
 def _require_simple(text: str) -> None:

@@ -27,7 +27,7 @@ def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] 
     Raises   ConfigError naming the place, what was got and what is expected
     """
     if not isinstance(table, dict):
-        raise ConfigError(f"{where}: got {table!r}, expected a table")
+        raise ConfigError(f"{where}: got {shown(table)}, expected a table")
     # The annotations are the schema: a key that is added to a record is read and checked at once.
     # Type checkers do not know of any tuple that it is a named one.
     record: Any = kind
@@ -35,7 +35,7 @@ def build(kind: type[Record], table: Any, where: str, products: tuple[str, ...] 
     for key in table:
         if key not in hints:
             # A misspelt key would otherwise leave the rule of the base in force without a word.
-            raise ConfigError(f"{where}: unknown key {key!r}; {did_you_mean(key, hints)}")
+            raise ConfigError(f"{where}: unknown key {shown(key)}; {did_you_mean(key, hints)}")
     values = {}
     for name, hint in hints.items():
         if name in table:
@@ -63,7 +63,7 @@ def _value(hint: Any, value: Any, where: str, products: tuple[str, ...]) -> Any:
         return _known(_value(kind, value, where, products), one_of, where, products)
     if origin is tuple:
         if not isinstance(value, list):
-            raise ConfigError(f"{where}: got {value!r}, expected a list")
+            raise ConfigError(f"{where}: got {shown(value)}, expected a list")
         # Tuples, because rule sets are cached and shared: nobody may change one.
         item = get_args(hint)[0]
         return tuple(_value(item, one, f"{where}[{i}]", products) for i, one in enumerate(value))
@@ -73,14 +73,16 @@ def _value(hint: Any, value: Any, where: str, products: tuple[str, ...]) -> Any:
     if origin is Literal:
         if value not in get_args(hint):
             raise ConfigError(
-                f"{where}: got {value!r}, expected one of {', '.join(map(repr, get_args(hint)))}"
+                f"{where}: got {shown(value)}, expected one of {', '.join(map(repr, get_args(hint)))}"
             )
         return value
     # TOML has no null: what may be None is left out, and never written.
     kinds = tuple(kind for kind in get_args(hint) if kind is not NoneType) if origin is UnionType else (hint,)
     # bool is an int for Python, not for a reader of rules.
     if not isinstance(value, kinds) or isinstance(value, bool) != (bool in kinds):
-        raise ConfigError(f"{where}: got {value!r}, expected {' or '.join(kind.__name__ for kind in kinds)}")
+        raise ConfigError(
+            f"{where}: got {shown(value)}, expected {' or '.join(kind.__name__ for kind in kinds)}"
+        )
     return value
 
 
@@ -90,20 +92,20 @@ def _known(value: Any, one_of: OneOf, where: str, products: tuple[str, ...]) -> 
     if value in known:
         return value
     hint = did_you_mean(str(value), [*map(str, known)])
-    raise ConfigError(f"{where}: unknown {one_of.what} {value!r}; {hint}")
+    raise ConfigError(f"{where}: unknown {one_of.what} {shown(value)}; {hint}")
 
 
 def _mapping(
     key_hint: Any, value_hint: Any, table: Any, where: str, products: tuple[str, ...]
 ) -> FrozenMap[Any, Any]:
     if not isinstance(table, dict):
-        raise ConfigError(f"{where}: got {table!r}, expected a table")
+        raise ConfigError(f"{where}: got {shown(table)}, expected a table")
     kind, one_of = get_args(key_hint)
     made = {}
     for key, value in table.items():
         # TOML has no keys but texts; formats are listed by rank.
         if kind is int and not key.isdecimal():
-            raise ConfigError(f"{where}: got the key {key!r}, expected a number")
+            raise ConfigError(f"{where}: got the key {shown(key)}, expected a number")
         name = _known(int(key) if kind is int else key, one_of, where, products)
         made[name] = _value(value_hint, value, f"{where}.{key}", products)
     return FrozenMap(made)
@@ -240,7 +242,9 @@ def _chain(path: Path) -> Iterator[tuple[Path, bytes]]:
         if base is None:
             return
         if not isinstance(base, str):
-            raise ConfigError(f"{path}: base: got {base!r}, expected the name of a rule set or a .toml file")
+            raise ConfigError(
+                f"{path}: base: got {shown(base)}, expected the name of a rule set or a .toml file"
+            )
         # A base that is a file lies beside this one, wherever the command runs.
         path = path.parent / base if base.endswith(".toml") else _path(base)
 

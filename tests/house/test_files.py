@@ -112,6 +112,24 @@ def test_toml_that_a_parser_would_drown_in_is_refused(tmp_path, name, what):
     assert refused(TOML[name], path)
 
 
+LONG = "x" * 10_000
+LENGTHY = {
+    "a key": f"{LONG} = 1",
+    "a table": f"[{LONG}]\na = 1",
+    "a key of a table": f'base = "documented"\n[convolution]\n"{LONG}" = 1',
+    "a product": f'base = "documented"\n[convolution]\nproducts = ["{LONG}"]',
+    "a format": f'base = "documented"\n[convolution.dtypes]\n910B = ["{LONG}"]',
+}
+
+
+@pytest.mark.parametrize("what", LENGTHY)
+@pytest.mark.parametrize("name", TOML)
+def test_a_name_of_thousands_of_letters_is_not_repeated_whole(tmp_path, name, what):
+    path = tmp_path / "long.toml"
+    path.write_text(LENGTHY[what])
+    assert LONG[:100] not in refused(TOML[name], path).replace(str(tmp_path), "")
+
+
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize(
     "text", ["[" * DEEP + "]" * DEEP, '{"a":' * DEEP, f"1{'0' * 5000}"], ids=["lists", "objects", "number"]

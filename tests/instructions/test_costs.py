@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import ascendsim
-from ascendsim.instructions.cube import Mmad, Submatrix, TapRows
+from ascendsim.instructions.cube import ROW_BYTES, Gathering, Mmad, Submatrix, TapRows, load3d_cycles
 from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.profile import load_profile
@@ -508,3 +508,15 @@ def test_every_instruction_says_all_its_parts(name):
 def test_a_row_names_what_is_read_and_written(name, pipe, reads, writes):
     row = TABLE[name]
     assert (row.pipe, row.reads, row.writes) == (pipe, tuple(reads.split()), tuple(writes.split()))
+
+
+def test_a_run_of_pixels_is_filled_up_by_its_own_length_and_not_by_that_of_a_row():
+    """16 of the 50 pixels of a row, taken 32 at a time: a step of nothing but zeros; of 32 none."""
+    law = load_profile("910B2").load3d["L0A"]
+    for pixels, zeros in ((16, 1), (32, 0)):
+        plain, filled = (
+            load3d_cycles(law, 1, (0, pixels, 50), 1, Gathering(16, whole)) for whole in (16, 32)
+        )
+        step = Fraction(ROW_BYTES * 16 * law.fractal_cycles(1, 1), law.fractal_bytes)
+        commands = [law.commands(-(-pixels // whole), 1) * law.command_cycles for whole in (16, 32)]
+        assert filled - plain == zeros * step + commands[1] - commands[0]

@@ -11,7 +11,7 @@ import pytest
 from ascendsim import convolution_backward
 from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.profile import list_products, load_profile
-from ascendsim.rules import load_rules, resolve, rule_product, rule_set_names
+from ascendsim.rules import load_rules, loader, resolve, rule_product, rule_set_names
 from ascendsim.rules.loader import product_names, rules_directory
 from tests.helpers.calls import answer, conv
 
@@ -304,3 +304,14 @@ def test_numbers_of_other_types_make_the_same_gradients():
     for other in made[1:]:
         assert np.array_equal(other.grad_input, made[0].grad_input)
         assert np.array_equal(other.grad_weight, made[0].grad_weight)
+
+
+def test_the_digest_of_the_rules_is_another_one_for_each_name_and_content(tmp_path, monkeypatch):
+    monkeypatch.setattr(loader, "rules_directory", lambda: tmp_path)
+    found = []
+    for name, content in (("a", "title = 1"), ("a", "title = 2"), ("b", "title = 2")):
+        for path in tmp_path.iterdir():
+            path.unlink()
+        (tmp_path / f"{name}.toml").write_text(content)
+        found += [loader.rules_digest(), loader.rules_digest()]
+    assert [found.count(digest) for digest in found] == [2] * 6

@@ -241,15 +241,17 @@ def test_what_a_rule_set_refuses(call, product, rules, said):
     assert reason(call, product, rules) == said
 
 
-def test_padding_derived_for_grad_input():
+@pytest.mark.parametrize(("taps", "pad", "most"), [(200, 0, 256), (205, 6, 250)])
+def test_padding_derived_for_grad_input(taps, pad, most):
     # One placement of a kernel of 200 on 256 columns at stride 63 leaves 56 columns: behind grad_output
-    # (200 - 1) + 56 = 255 columns of padding are needed; one column more is one too many.
-    for width, fits in ((256, True), (257, False)):
+    # (200 - 1) + 56 = 255 columns of padding are needed; one column more is one too many. Of one of 205 on
+    # 250 columns that are padded by 6 it leaves 51 + 6: (205 - 1 - 6) + 57 = 255 once more.
+    for width, fits in ((most, True), (most + 1, False)):
         call = conv(
             (1, 1, 1, 1, width),
-            (1, 1, 1, 1, 200),
+            (1, 1, 1, 1, taps),
             groups=1,
-            padding=0,
+            padding=(0, 0, pad),
             stride=63,
             dtype="float16",
             mask=(True, False, False),
@@ -480,3 +482,10 @@ def test_refusals_are_short_whatever_was_given():
             resolve(changed(conv(), {"groups": value}))
         assert len(str(caught.value)) < 200
         assert "groups is" in str(caught.value)
+
+
+def test_a_kernel_that_no_product_has_is_named(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text('base = "shipped"\n[convolution.eight_bit]\nneeds_transposed_grad_input = "never"\n')
+    call = conv((2, 4, 6, 7), (5, 4, 3, 3), groups=1, dtype="hifloat8", mask=(True, False, False))
+    assert reason(call, "910_95", path) == "no kernel computes grad_input of hifloat8, not transposed"

@@ -1,5 +1,6 @@
 """Is every argument of a public function taken as it is meant, or refused with a sentence of ours?"""
 
+import contextlib
 import random
 import re
 from dataclasses import fields
@@ -38,6 +39,7 @@ from ascendsim.errors import (
     truth,
     whole,
 )
+from ascendsim.ops.options import budget
 from ascendsim.ops.options.budget import reckoned_instructions
 from ascendsim.ops.options.call import Options, options_of
 from ascendsim.ops.options.keywords import CallOptions, Keywords, ProductOptions, meanings
@@ -324,6 +326,45 @@ def test_a_call_whose_sizes_say_little_is_counted(problem):
     assert estimate(problem, most_instructions=made)
     with pytest.raises(BudgetError, match=f"about {made:,} instructions"):
         estimate(problem, most_instructions=made - 1)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ConvProblem((10**6, 64, 56, 56), (64, 1, 3, 3), 1, 1, groups=64),  # sizes alone: 4 in 100 of them
+        ConvProblem((1, 16, 1024, 1024), (16, 16, 255, 255)),  # 66 million tiles
+        ConvProblem((10**6, 64, 56, 56), (64, 64, 3, 3), 1, 1),
+        ConvProblem((2**31 - 1, 1, 8, 8), (1, 1, 3, 3), 1, 1),
+    ],
+)
+def test_a_call_far_beyond_its_budget_is_refused_before_it_is_cut_into_tasks(problem, monkeypatch):
+    def cut(kernel):
+        raise AssertionError(f"{kernel.name} is cut into tasks")
+
+    monkeypatch.setattr("ascendsim.ops.options.budget.reckoned_instructions", cut)
+    with pytest.raises(BudgetError, match=r"about [\d,]+ instructions, .* more than most_instructions"):
+        estimate(problem)
+
+
+@pytest.mark.parametrize("calls", [40, pytest.param(400, marks=pytest.mark.slow)])
+def test_what_sizes_alone_say_is_no_more_than_is_made(calls, monkeypatch):
+    """Within a tenth and two dozen instructions: what is too large even so is refused by its sizes."""
+    found, counted = [], budget.require_instructions
+
+    def kept(graph, profile, *limits):
+        fed = budget._fed(graph)
+        sized = sum(budget.sized_instructions(kernel, profile, fed) for kernel in graph.kernels)
+        found.append((sized, sum(map(reckoned_instructions, graph.kernels))))
+        counted(graph, profile, *limits)
+
+    monkeypatch.setattr("ascendsim.ops.options.call.require_instructions", kept)
+    pick = random.Random(370)
+    while len(found) < calls:
+        problem, dtype, product = _any_call(pick)
+        with contextlib.suppress(AscendSimError):  # not every product has every rank and format
+            estimate(problem, dtype, 1, product=product, most_instructions=1)
+        if found and found[-1][0] > 1.1 * found[-1][1] + 24:
+            pytest.fail(f"{found[-1]} {problem} {product}")
 
 
 ONES, WIDE = np.ones((4, 2, 16), np.float16), np.ones((512, 512), np.float16)

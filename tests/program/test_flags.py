@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ascendsim import check_flags
+from ascendsim import check_flags, load_profile
 from ascendsim.errors import ConfigError, ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.flags import (
@@ -21,6 +21,7 @@ from ascendsim.instructions.flags import (
 )
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.program.flags import meetings, signal_of
+from ascendsim.program.instruction import Cost
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
@@ -465,3 +466,8 @@ def test_races_through_global_memory_are_those_of_all_pairs(seed):
         (j, program.pipes[i], getattr(program.instructions[i], "atomic", None)): i for i, j in sorted(due)
     }
     assert {(i, j) for (j, *_), i in latest.items()} == found
+
+
+@pytest.mark.parametrize("made", [SetFlag("V", "MTE3", 0), WaitFlag("V", "MTE3", 0), PipeBarrier("V")])
+def test_a_flag_and_a_barrier_take_one_cycle_of_their_pipe(made):
+    assert made.cost(load_profile("910B2")) == Cost(1)

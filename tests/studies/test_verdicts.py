@@ -3,6 +3,7 @@
 import pytest
 
 from ascendsim.profile import Figure
+from ascendsim.studies import sweep, verdicts
 from ascendsim.studies.verdicts import condition_words, judged
 
 
@@ -79,3 +80,9 @@ def test_an_end_that_cannot_be_timed_is_told():
     found = judged(gains, FIGURES, 0.1)
     assert found.holds
     assert found.untimed == ("queue=1",)
+
+
+def test_the_ends_of_more_than_two_alternatives_are_the_first_and_the_last():
+    figure = Figure(8, "nobody", "assumed", (4, 8, 16))
+    assert sweep.ends(figure) == (4, 16)
+    assert verdicts._ends(figure) == [4, 16]

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections import Counter
 
+from fuzz.damage import command_line, damaged_file, damaged_store, interrupted, killed_study
 from fuzz.files import call_file, rule_file
 from fuzz.judge import must
 from fuzz.nasty import nasty
@@ -23,7 +24,7 @@ FUZZERS = {
     fuzzer.__name__: fuzzer
     for fuzzer in (
         *(status, definition, two_phases, views, tbc, gradients_only, torch_layers),
-        *(nasty, call_file, rule_file),
+        *(nasty, call_file, rule_file, damaged_file, damaged_store, command_line, killed_study, interrupted),
     )
 }
 # Of checks and refusals, of any size; what is computed may take as long as it takes.

@@ -25,8 +25,8 @@ BYTES_PER_ELEMENT = 16
 # Of an estimate: nests, tables and the transfers listed for L2. 3 to 13 were measured; rounded up as above.
 BYTES_PER_INSTRUCTION = 16
 # Sizes alone may be so many times too low, 170 of groups; more of narrow layers (`_narrow`). A call that is
-# small even so is not counted. Nor is one of more than QUICKLY_CUT by its sizes where these are too many: to
-# cut it into tasks takes longer than to say no.
+# small even so is not counted. Nor is one of more than QUICKLY_CUT by the least that its sizes allow where
+# these are too many: to cut it into tasks takes longer than to say no.
 SIZES_TOO_LOW, QUICKLY_CUT = 200, 10**7
 # Whole tasks that are walked before the others are taken to be like them.
 TASKS_WALKED = 4
@@ -50,18 +50,18 @@ def reckoned_bytes(shapes: Iterable[Sequence[int]]) -> int:
     return BYTES_PER_ELEMENT * sum(map(prod, shapes))
 
 
-def sized_instructions(kernel: Kernel, profile: Profile) -> int:
+def sized_instructions(kernel: Kernel, profile: Profile, fed: int) -> int:
     """Return a guess at how many instructions a kernel has, from its sizes alone.
 
-    A multiplication for each base block and K slice, a transfer for each UB full of the tensors' bytes, and
-    one for each image: most loops turn image by image.
+    So many as `fed` says for each base block and K slice, a transfer for each UB full of the tensors' bytes,
+    and one for each image: most loops turn image by image.
     """
     tensors, plan = kernel.tensors.values(), kernel.facts.get("plan")
     transfers = sum(tensor.size_bytes for tensor in tensors) // profile.buffers["UB"].capacity_bytes
     images = max((tensor.shape[0] for tensor in tensors if len(tensor.shape) > 2), default=0)
     tiling = plan.tiling if isinstance(plan, Plan) else None
     block = tiling.base_m * tiling.base_n * tiling.base_k if tiling else 1
-    return (kernel.macs // block if tiling else 0) + transfers + images
+    return (fed * kernel.macs // block if tiling else 0) + transfers + images
 
 
 def reckoned_instructions(kernel: Kernel) -> int:
@@ -76,6 +76,19 @@ def _narrow(graph: Graph) -> int:
     """Return how many times fewer channels the weights of a call have than fractals, on both sides."""
     sides = graph.inputs["weight"].shape[:2] if "weight" in graph.inputs else (1, 1)
     return prod(-(-16 // max(1, min(16, side))) for side in sides)
+
+
+def _fed(graph: Graph) -> int:
+    """Return how many instructions at least a base block takes for the multiply-adds that are asked for.
+
+    A multiplication and the loads of both its tiles, one of which may serve others too. Groups side by side
+    in a fractal are multiplied with each other, and all but a group with itself is for nothing.
+    """
+    weight, tensors = graph.inputs.get("weight"), {**graph.outputs, **graph.inputs}
+    image, made = tensors.get("grad_input", tensors.get("input")), tensors.get("grad_output")
+    if not (weight and image and made) or image.shape[1] * made.shape[1] <= prod(weight.shape[:2]):
+        return 3
+    return max(3, 2 * _narrow(graph))
 
 
 def _about(program: Program) -> int:
@@ -116,7 +129,8 @@ def require_instructions(
     most = min((limit for limit in limits if limit is not None), default=None)
     if most is None:
         return
-    counts = {kernel.name: sized_instructions(kernel, profile) for kernel in graph.kernels}
+    fed = _fed(graph)
+    counts = {kernel.name: sized_instructions(kernel, profile, fed) for kernel in graph.kernels}
     sized = sum(counts.values())
     if most <= SIZES_TOO_LOW * _narrow(graph) * sized and sized <= max(most, QUICKLY_CUT):
         for kernel in graph.kernels:
