@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What rows are reduced by, and what changes nothing then.
 REDUCED: Final[Mapping[str, tuple[str, float]]] = {
-    "Sum": ("Add", 0.0),
+    "Sum": ("Add", -0.0),
     "Max": ("Max", -inf),
     "Min": ("Min", inf),
 }

@@ -518,7 +518,7 @@ def reduced(rows, does, lanes, dtype):
     made = []
     for row in rows:
         row = [numeric(each) for each in row]
-        nothing = {"Sum": 0, "Max": -np.inf, "Min": np.inf}[does]
+        nothing = {"Sum": -0.0, "Max": -np.inf, "Min": np.inf}[does]
         row += [numeric(nothing)] * (-len(row) % lanes)
         first = row[:lanes]
         for at in range(lanes, len(row), lanes):
@@ -539,6 +539,15 @@ def test_rows_are_reduced_as_the_definition_says(does, dtype, lanes, columns):
     put(mem, A, rows)
     ReduceRows(B, A, C if columns > lanes else None, does, 3, columns, dtype).execute(mem)
     assert mem.tile(B).tolist() == reduced(rows, does, lanes, dtype)
+
+
+@pytest.mark.parametrize("columns", [1, 63, 64, 65])
+def test_lanes_beyond_the_end_of_a_row_leave_its_sum_as_it_is(columns):
+    # -0 plus +0 is +0, so that of a row of -0 other lanes would show.
+    mem = memory()
+    put(mem, A, np.full((2, columns), -0.0))
+    ReduceRows(B, A, C, "Sum", 2, columns).execute(mem)
+    assert np.signbit(mem.tile(B)).all()
 
 
 def test_wide_rows_need_a_scratch_tile():
