@@ -203,7 +203,7 @@ class CheckedMemory(CoreMemory):
 
     def _run(self, at: int, made: Instruction, program: Program) -> None:
         if program is not self._program:
-            self._program = program
+            self._program, self.profile = program, program.profile
             # Another core may have run the like on the same slots.
             known = self._watch.known if self._in_turn else {}
             self._passed, self._widths = known.setdefault(program.slots, ({}, {}))
