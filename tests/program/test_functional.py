@@ -13,10 +13,10 @@ from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import Add, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
-from ascendsim.program.checked import apart
+from ascendsim.program.checked import CheckedMemory, apart
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_empty
-from ascendsim.program.program import ProgramBuilder
+from ascendsim.program.program import ProgramBuilder, program_of
 from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals
@@ -481,37 +481,55 @@ def test_cores_that_write_apart_are_those_that_the_definition_passes(seed):
 
 
 def second_core(make):
-    """Make a kernel of a right program, and after it another one on the same slots."""
+    """Make a kernel of a right program, and after it another one on the same slots.
 
-    def program(row_at, instructions):
-        b = ProgramBuilder(TOY)
-        for instruction in instructions(b.slots("UB", 32, "x")[0], row_at):
-            b.add(instruction)
-        return b.build()
-
-    return on_cores(program(0, lambda x, at: [load(x, X, at), store(Y, at, x)]), program(1, make))
+    Each begins with an instruction of its own, as the first one of a program is always looked at.
+    """
+    b = ProgramBuilder(TOY)
+    slots = x, z = (*b.slots("UB", 32, "x"), *b.slots("UB", 32, "z"))
+    right = [load(x, X, 0), Add(z, x, 8), store(Y, 0, x)]
+    programs = (
+        program_of([load(z, X, 0), *made], slots, dict(b.used_bytes), HAZARDS, {}, TOY)
+        for made in (right, make(x, z))
+    )
+    return on_cores(*programs, tensors={"x": X, "y": Y, "h": H})
 
 
 SECOND = {
-    "reads before it writes": (lambda x, at: [store(Y, at, x)], "which nothing has written"),
-    "other bytes": (lambda x, at: [load(x, X, at), CopyUbToGm(row(Y, at), x, 16)], "says bytes = 16"),
-    "the same row": (lambda x, at: [load(x, X, at), store(Y, 0, x)], "they share elements"),
+    "reads before it writes": (lambda x, _: [store(Y, 1, x)], "read before anything has written it"),
+    "other bytes": (lambda x, _: [load(x, X, 1), CopyUbToGm(row(Y, 1), x, 16)], "says bytes = 16"),
+    "the same row": (lambda x, _: [load(x, X, 1), store(Y, 0, x)], "they share elements"),
+    "another format": (
+        lambda x, z: [CopyGmToUb(x, row(H, 1), 16, (8,)), Add(z, x, 8)],
+        "says float32 = 4; .* has 2 bytes of an element",
+    ),
 }
 
 
-@pytest.mark.parametrize("make", [make for make, _ in SECOND.values()], ids=SECOND)
-def test_what_one_core_passed_excuses_no_other(make):
-    message = next(message for made, message in SECOND.values() if made is make)
+@pytest.mark.parametrize(("make", "message"), SECOND.values(), ids=SECOND)
+def test_what_one_core_passed_excuses_no_other(make, message):
     with pytest.raises(ProgramError, match=message):
-        run_kernel(second_core(make), {"x": ones_and_more()})
+        run_kernel(second_core(make), {"x": ones_and_more(), "h": ones_and_more()})
 
 
-def on_cores(*programs, kind="vector", first=0):
+def test_cores_on_the_same_slots_share_what_passed(monkeypatch):
+    looked_at = []
+    run = CheckedMemory._run
+    monkeypatch.setattr(
+        CheckedMemory, "_run", lambda memory, at, *own: [looked_at.append(at), run(memory, at, *own)]
+    )
+    gm = {"x": ones_and_more(), "h": ones_and_more()}
+    run_kernel(second_core(lambda x, _: [load(x, X, 1), store(Y, 1, x)]), gm)
+    assert looked_at == [0, 1, 2, 3, 0]
+    assert np.array_equal(gm["y"][:2], gm["x"][:2])
+
+
+def on_cores(*programs, kind="vector", first=0, tensors=None):
     works = [
         CoreWork(Core(kind, first + at), at, lambda program=program: program)
         for at, program in enumerate(programs)
     ]
-    return Kernel("handmade", (Phase("all", tuple(works)),), {"x": X, "y": Y}, MATH)
+    return Kernel("handmade", (Phase("all", tuple(works)),), tensors or {"x": X, "y": Y}, MATH)
 
 
 def copied(source, target, tensor=Y, *, atomic=False, read=X):
@@ -553,15 +571,15 @@ def cube_of(width, dtype, buffers=("L0A", "L0B", "L0C")):
 A = GmTensor("a", (16, 16), "float16", 2)
 WRONG = {
     "a slot of one byte": (
-        lambda: alone(lambda x: [CopyGmToUb.of(x, Gm(X, (slice(0, 2),)))], size=1),
+        lambda: alone(lambda x, _: [CopyGmToUb.of(x, Gm(X, (slice(0, 2),)))], size=1),
         r"instruction 0 \(CopyGmToUb\) puts a tile of \(2, 8\), 64 bytes, into UB:x.*declared as 32; reserve",
     ),
     "a copy that says fewer bytes": (
-        lambda: alone(lambda x: [CopyGmToUb(x, Gm(X, (0,)), 8, (8,))]),
+        lambda: alone(lambda x, _: [CopyGmToUb(x, Gm(X, (0,)), 8, (8,))]),
         r"0 \(CopyGmToUb\) says bytes = 8; x\[0\] has 32; say 32, as CopyGmToUb.of does",
     ),
     "a store that says fewer bytes": (
-        lambda: alone(lambda x: [load(x, X, 0), CopyUbToGm(row(Y, 0), x, 4)]),
+        lambda: alone(lambda x, _: [load(x, X, 0), CopyUbToGm(row(Y, 0), x, 4)]),
         r"instruction 1 \(CopyUbToGm\) says bytes = 4; y\[0\] has 32",
     ),
     "an addition of one element": (
@@ -569,7 +587,7 @@ WRONG = {
         r"2 \(Add\) says elements = 1; UB:x.* has 8 elements; say 8",
     ),
     "a cast of a tile's bytes": (
-        lambda: alone(lambda x: [load(x, X, 0), Cast(x, x, "float16", 8, 32)]),
+        lambda: alone(lambda x, _: [load(x, X, 0), Cast(x, x, "float16", 8, 32)]),
         r"1 \(Cast\) says source_bytes = 32; .* has 4 bytes of an element",
     ),
     "a sum of halves": (
@@ -589,7 +607,7 @@ WRONG = {
         r"2 \(AddLanes\) says itemsize = 4; UB:y.* has 2",
     ),
     "zeros of no format": (
-        lambda: alone(lambda x: [Fill(x, (8,), 20)]),
+        lambda: alone(lambda x, _: [Fill(x, (8,), 20)]),
         r"0 \(Fill\) says 20 bytes of a tile of \(8,\), which are no whole number for each element",
     ),
     "a product of another format": (
@@ -606,10 +624,10 @@ WRONG = {
     ),
     "a slot of another program": (of_another_program, r"uses UB:theirs.*, a slot of another program"),
     "a slice beyond its tensor": (
-        lambda: alone(lambda x: [CopyGmToUb(x, Gm(X, (slice(3, 5),)), 64, (16,))], size=64),
+        lambda: alone(lambda x, _: [CopyGmToUb(x, Gm(X, (slice(3, 5),)), 64, (16,))], size=64),
         r"x\[3:5\] leaves x of shape \(4, 8\)",
     ),
-    "a row beyond its tensor": (lambda: alone(lambda x: [load(x, X, 4)]), r"x\[4\] leaves x"),
+    "a row beyond its tensor": (lambda: alone(lambda x, _: [load(x, X, 4)]), r"x\[4\] leaves x"),
     "an input that is written": (
         lambda: kernel_of([copied(0, 1, X)]),
         r"1 \(CopyUbToGm\) writes x\[1\], an input; give its tensor the role",
@@ -658,7 +676,7 @@ def test_both_engines_refuse_cores_that_a_product_lacks(engine):
 
 def test_who_asks_for_it_runs_a_wrong_program():
     gm = {"x": ones_and_more()}
-    run_kernel(alone(lambda x: [load(x, X, 0), Add(x, x, 1), store(Y, 0, x)]), gm, checked=False)
+    run_kernel(alone(lambda x, _: [load(x, X, 0), Add(x, x, 1), store(Y, 0, x)]), gm, checked=False)
     assert gm["y"][0].tolist() == (2 * gm["x"][0]).tolist()
 
 
