@@ -74,10 +74,10 @@ def read_pto(
     if products:
         dtype = _only([(made, made.reads[-1 - _biased(made)].dtype) for made in products], "multiplies")
         model = AccumulationModel.parse(profile.accumulation[dtype])
-        written = [(done, done.writes[0].pointer.dtype) for done in everything if _stores(done)]
-        # Sums are float32: to store them so converts nothing, and takes any rule.
-        narrowed = [(done, stored) for done, stored in written if stored != "float32"]
-        rules = [(done, cube_overflow(profile, stored)) for done, stored in narrowed]
+        # Sums are float32: to let them out so converts nothing, and takes any rule.
+        formats = [(done, _format_out(done)) for done in everything]
+        narrowed = [(done, dtype) for done, dtype in formats if dtype not in ("", "float32")]
+        rules = [(done, cube_overflow(profile, dtype)) for done, dtype in narrowed]
         rule = _only(rules, "stores what overflows")
         math = MathSettings(model, overflow=rule or cube_overflow(profile, "float32"))
     works = [
@@ -111,6 +111,14 @@ def _only(found: Sequence[tuple[Performed, str]], does: str) -> str:
 
 def _stores(done: Performed) -> bool:
     return bool(done.writes) and isinstance(done.writes[0], GmPart)
+
+
+def _format_out(done: Performed) -> str:
+    """Return the format in which an operation stores, or takes sums from L0C to L1; "" for another."""
+    if _stores(done):
+        return str(done.writes[0].pointer.dtype)
+    ways = [_place_of(own) for own in (*done.reads[:1], *done.writes[:1])]
+    return str(done.writes[0].dtype) if ways == ["L0C", "L1"] else ""
 
 
 def _kind(done: Sequence[Performed]) -> str:
