@@ -26,7 +26,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import WIDTH, Command, Instruction, Told
 from ascendsim.program.kernel import named, require_cores
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
-from ascendsim.program.races import kind_of, race, unordered
+from ascendsim.program.races import inside, kind_of, race, unordered
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation import MathSettings
@@ -176,7 +176,7 @@ class CheckedMemory(CoreMemory):
                 if gm is None:
                     made.execute(self._plain)
                     return
-                if gm.tensor is known.tensor and known.array[gm.index].size == known.size:
+                if gm.tensor is known.tensor and inside(gm) and known.array[gm.index].size == known.size:
                     known.touched.append((self._core, at, made, gm, known.kind))
                     made.execute(self._plain)
                     return

@@ -512,6 +512,18 @@ def test_what_one_core_passed_excuses_no_other(make, message):
         run_kernel(second_core(make), {"x": ones_and_more(), "h": ones_and_more()})
 
 
+@pytest.mark.parametrize("index", [4, -1, slice(-1, None), slice(3, 5), slice(0, None, -1), (2, 0, 0)])
+def test_a_slice_that_leaves_its_tensor_is_refused_behind_others_that_do_not(index):
+    b = ProgramBuilder(TOY)
+    [x] = b.slots("UB", 32, "x")
+    for at in (0, 1, index):
+        place = Gm(X, at if isinstance(at, tuple) else (at,))
+        b.add(CopyGmToUb(x, place, 32, (8,)))
+    b.add(store(Y, 0, x))
+    with pytest.raises(ProgramError, match="indices"):
+        run_kernel(on_cores(b.build()), {"x": ones_and_more()})
+
+
 def test_cores_on_the_same_slots_share_what_passed(monkeypatch):
     looked_at = []
     run = CheckedMemory._run
@@ -519,7 +531,7 @@ def test_cores_on_the_same_slots_share_what_passed(monkeypatch):
         CheckedMemory, "_run", lambda memory, at, *own: [looked_at.append(at), run(memory, at, *own)]
     )
     gm = {"x": ones_and_more(), "h": ones_and_more()}
-    run_kernel(second_core(lambda x, _: [load(x, X, 1), store(Y, 1, x)]), gm)
+    run_kernel(second_core(lambda x: [load(x, X, 1), store(Y, 1, x)]), gm)
     assert looked_at == [0, 1, 2, 3, 0]
     assert np.array_equal(gm["y"][:2], gm["x"][:2])
 
@@ -571,15 +583,15 @@ def cube_of(width, dtype, buffers=("L0A", "L0B", "L0C")):
 A = GmTensor("a", (16, 16), "float16", 2)
 WRONG = {
     "a slot of one byte": (
-        lambda: alone(lambda x, _: [CopyGmToUb.of(x, Gm(X, (slice(0, 2),)))], size=1),
+        lambda: alone(lambda x: [CopyGmToUb.of(x, Gm(X, (slice(0, 2),)))], size=1),
         r"instruction 0 \(CopyGmToUb\) puts a tile of \(2, 8\), 64 bytes, into UB:x.*declared as 32; reserve",
     ),
     "a copy that says fewer bytes": (
-        lambda: alone(lambda x, _: [CopyGmToUb(x, Gm(X, (0,)), 8, (8,))]),
+        lambda: alone(lambda x: [CopyGmToUb(x, Gm(X, (0,)), 8, (8,))]),
         r"0 \(CopyGmToUb\) says bytes = 8; x\[0\] has 32; say 32, as CopyGmToUb.of does",
     ),
     "a store that says fewer bytes": (
-        lambda: alone(lambda x, _: [load(x, X, 0), CopyUbToGm(row(Y, 0), x, 4)]),
+        lambda: alone(lambda x: [load(x, X, 0), CopyUbToGm(row(Y, 0), x, 4)]),
         r"instruction 1 \(CopyUbToGm\) says bytes = 4; y\[0\] has 32",
     ),
     "an addition of one element": (
@@ -587,7 +599,7 @@ WRONG = {
         r"2 \(Add\) says elements = 1; UB:x.* has 8 elements; say 8",
     ),
     "a cast of a tile's bytes": (
-        lambda: alone(lambda x, _: [load(x, X, 0), Cast(x, x, "float16", 8, 32)]),
+        lambda: alone(lambda x: [load(x, X, 0), Cast(x, x, "float16", 8, 32)]),
         r"1 \(Cast\) says source_bytes = 32; .* has 4 bytes of an element",
     ),
     "a sum of halves": (
@@ -607,7 +619,7 @@ WRONG = {
         r"2 \(AddLanes\) says itemsize = 4; UB:y.* has 2",
     ),
     "zeros of no format": (
-        lambda: alone(lambda x, _: [Fill(x, (8,), 20)]),
+        lambda: alone(lambda x: [Fill(x, (8,), 20)]),
         r"0 \(Fill\) says 20 bytes of a tile of \(8,\), which are no whole number for each element",
     ),
     "a product of another format": (
@@ -624,10 +636,10 @@ WRONG = {
     ),
     "a slot of another program": (of_another_program, r"uses UB:theirs.*, a slot of another program"),
     "a slice beyond its tensor": (
-        lambda: alone(lambda x, _: [CopyGmToUb(x, Gm(X, (slice(3, 5),)), 64, (16,))], size=64),
+        lambda: alone(lambda x: [CopyGmToUb(x, Gm(X, (slice(3, 5),)), 64, (16,))], size=64),
         r"x\[3:5\] leaves x of shape \(4, 8\)",
     ),
-    "a row beyond its tensor": (lambda: alone(lambda x, _: [load(x, X, 4)]), r"x\[4\] leaves x"),
+    "a row beyond its tensor": (lambda: alone(lambda x: [load(x, X, 4)]), r"x\[4\] leaves x"),
     "an input that is written": (
         lambda: kernel_of([copied(0, 1, X)]),
         r"1 \(CopyUbToGm\) writes x\[1\], an input; give its tensor the role",
@@ -676,7 +688,7 @@ def test_both_engines_refuse_cores_that_a_product_lacks(engine):
 
 def test_who_asks_for_it_runs_a_wrong_program():
     gm = {"x": ones_and_more()}
-    run_kernel(alone(lambda x, _: [load(x, X, 0), Add(x, x, 1), store(Y, 0, x)]), gm, checked=False)
+    run_kernel(alone(lambda x: [load(x, X, 0), Add(x, x, 1), store(Y, 0, x)]), gm, checked=False)
     assert gm["y"][0].tolist() == (2 * gm["x"][0]).tolist()
 
 
