@@ -49,7 +49,7 @@ def without_negative(values: NDArray[Any]) -> NDArray[Any]:
     return np.where(values <= 0, values.dtype.type(0), values)
 
 
-# What is done to an element, with a number beside it where the name ends with s.
+# What is done to an element; the number beside it is for Adds, Muls, Maxs and Mins.
 UNARY: Final[Mapping[str, Callable[..., Any]]] = {
     **{f"{name}s": BINARY[name] for name in ("Add", "Mul", "Max", "Min")},
     **{name: _precisely(function) for name, function in (("Exp", np.exp), ("Ln", np.log))},

@@ -23,7 +23,7 @@ from ascendsim.instructions.rowwise import ReduceRows, in_repeat
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.formats import cube_overflow, vector_overflow
-from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, unknown_costs
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, require_cores, unknown_costs
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.pto.text import SIGNALS, parse
@@ -59,12 +59,16 @@ def read_pto(
     Raises     ProgramError with line and column for what is not in the subset, and for a program that cannot
                be; CapacityError for tiles that a buffer does not hold
     """
-    if not isinstance(text, str) or (count := whole(blocks)) is None or count < 1:
-        raise ProgramError(f"read_pto: text is a str and blocks a number from 1 on, got {shown(blocks)}")
+    most = max(profile.cores.cube, profile.cores.vector)
+    if not isinstance(text, str) or (count := whole(blocks)) is None or not 1 <= count <= most:
+        raise ProgramError(
+            f"read_pto: text is a str and blocks a number from 1 to {most}, got {shown(blocks)}"
+        )
     function = parse(text)
     traces = [Trace(function, arguments or {}, block, count) for block in range(count)]
     everything = [done for trace in traces for done in trace.done]
     kind = _kind(everything)
+    require_cores(function.name, [Core(kind, block) for block in range(count)], profile)
     tensors = _SeenTensors(traces)
     products = [made for made in everything if made.statement.word.lower().startswith("pto.tmatmul")]
     math, dtype = MathSettings(AccumulationModel("exact"), overflow=vector_overflow(profile, "float16")), ""

@@ -531,7 +531,7 @@ def test_cores_on_the_same_slots_share_what_passed(monkeypatch):
         CheckedMemory, "_run", lambda memory, at, *own: [looked_at.append(at), run(memory, at, *own)]
     )
     gm = {"x": ones_and_more(), "h": ones_and_more()}
-    run_kernel(second_core(lambda x: [load(x, X, 1), store(Y, 1, x)]), gm)
+    run_kernel(second_core(lambda x, z: [load(x, X, 1), Add(z, x, 8), store(Y, 1, x)]), gm)
     assert looked_at == [0, 1, 2, 3, 0]
     assert np.array_equal(gm["y"][:2], gm["x"][:2])
 
