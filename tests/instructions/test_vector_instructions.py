@@ -415,7 +415,7 @@ def test_every_half_rounds_once(does):
             "Abs": lambda: np.abs(one),
             "Relu": lambda: np.where(one > 0, one, 0),
         }[does]()
-        due = due.astype(np.float32).astype(np.float16).astype(np.float32)
+        due = due.astype(np.float16).astype(np.float32)
     assert np.array_equal(mem.tile(C), due, equal_nan=True)
 
 
