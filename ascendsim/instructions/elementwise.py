@@ -454,6 +454,11 @@ class Select(_Select, OnTiles):
         alike = _all_alike((*self.reads[1:], self.dst), self.elements, self.dtype)
         return *alike, Told("elements", self.elements, (self.mask,)), Told("bits", 1, (self.mask,), WIDTH)
 
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element of its format; those given are the mask's."""
+        del given, shape
+        return find(self.dtype, ELEMENTS).itemsize
+
     def execute(self, memory: CoreMemory) -> None:
         """Select."""
         other = np.float32(self.scalar) if self.b is None else memory.tile(self.b)

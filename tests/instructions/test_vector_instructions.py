@@ -615,6 +615,28 @@ def test_what_they_say_is_checked(made, refused):
         run_kernel(kernel, {"x": np.ones(512, np.float32)})
 
 
+def test_a_checked_run_takes_what_is_selected_into_a_tile_of_its_own():
+    x, y = GmTensor.of("x", (64,), "float32"), GmTensor.of("y", (64,), "float32", "output")
+
+    def kernel(room):
+        builder = ProgramBuilder(MEASURED)
+        [given], [mask], [taken] = (
+            builder.slots("UB", size, name) for name, size in (("x", 256), ("mask", 32), ("taken", room))
+        )
+        builder.add(CopyGmToUb.of(given, Gm(x, ())))
+        builder.add(Compare(mask, given, None, "GT", 64, scalar=5.0))
+        builder.add(Select(taken, mask, given, None, 64, scalar=-1.0))
+        builder.add(CopyUbToGm.of(Gm(y, ()), taken))
+        work = CoreWork(Core("vector", 0), "all", builder.build)
+        return Kernel("k", (Phase("p", (work,)),), {"x": x, "y": y}, MATH)
+
+    gm = {"x": np.arange(64, dtype=np.float32)}
+    run_kernel(kernel(256), gm)
+    assert np.array_equal(gm["y"], np.where(gm["x"] > 5, gm["x"], -1))
+    with pytest.raises(ProgramError, match="declared as 128"):
+        run_kernel(kernel(128), {"x": gm["x"]})
+
+
 # --- Do the transforms of Winograd mean, touch and cost what they say? ---------------------------------
 # A vector instruction of the toy product takes 2 cycles and then 2 for each 256 bytes (binary).
 
