@@ -63,8 +63,8 @@ class PhaseWatch:
         """
         for own in self.touched.values():
             kinds = {each[4] for each in own}
-            alone = len({each[0] for each in own}) == 1 or kinds in ({"read"}, {"atomic"})
-            if not alone and not (kinds == {"write"} and apart(own)):
+            harmless = len({each[0] for each in own}) == 1 or kinds in ({"read"}, {"atomic"})
+            if not harmless and not (kinds == {"write"} and apart(own)):
                 self._check([_Touched(*each) for each in own])
 
     def _check(self, touched: list[_Touched]) -> None:
