@@ -11,6 +11,7 @@ import numpy as np
 
 from ascendsim.instructions.vector import BLOCK_BYTES, on_the_cube_clock, vector_cost
 from ascendsim.numerics.dtypes import ELEMENTS, find, itemsize_of
+from ascendsim.numerics.format_rounding import narrow_to_odd
 from ascendsim.program.instruction import WIDTH, Cost, SlotToSlot, Told, ToSlot
 from ascendsim.program.places import Slot
 
@@ -40,8 +41,8 @@ COMPARED: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def _precisely(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function by way of float64, so that the one rounding left is that to the format."""
-    return lambda values, _: function(values.astype(np.float64)).astype(np.float32)
+    """Return a function in float64, so that the one rounding left is that to the format."""
+    return lambda values, _: function(values.astype(np.float64))
 
 
 def without_negative(values: NDArray[Any]) -> NDArray[Any]:
@@ -49,7 +50,7 @@ def without_negative(values: NDArray[Any]) -> NDArray[Any]:
     return np.where(values <= 0, values.dtype.type(0), values)
 
 
-# What is done to an element, with a number beside it where the name ends with s.
+# What is done to an element; the number beside it is for Adds, Muls, Maxs and Mins.
 UNARY: Final[Mapping[str, Callable[..., Any]]] = {
     **{f"{name}s": BINARY[name] for name in ("Add", "Mul", "Max", "Min")},
     **{name: _precisely(function) for name, function in (("Exp", np.exp), ("Ln", np.log))},
@@ -303,6 +304,8 @@ class Unary(_Unary, SlotToSlot):
     def execute(self, memory: CoreMemory) -> None:
         """Change."""
         made = UNARY[self.does](memory.tile(self.src), np.float32(self.scalar))
+        if made.dtype == np.float64:
+            made = made.astype(np.float32) if self.dtype == "float32" else narrow_to_odd(made)
         memory.new_tile(self.dst, made.shape)[...] = memory.convert(made, self.dtype)
 
     def cost(self, profile: Profile) -> Cost:
@@ -450,6 +453,11 @@ class Select(_Select, OnTiles):
         """All tiles have its elements, all but the mask in its format."""
         alike = _all_alike((*self.reads[1:], self.dst), self.elements, self.dtype)
         return *alike, Told("elements", self.elements, (self.mask,)), Told("bits", 1, (self.mask,), WIDTH)
+
+    def width(self, given: int, shape: tuple[int, ...]) -> int:
+        """Return the bytes of an element of its format; those given are the mask's."""
+        del given, shape
+        return find(self.dtype, ELEMENTS).itemsize
 
     def execute(self, memory: CoreMemory) -> None:
         """Select."""

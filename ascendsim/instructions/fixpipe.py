@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Of a scale Fixpipe keeps the sign, the exponent and ten bits behind the point.
 SCALE_BITS: Final = np.uint32(0xFFFF_E000)
 SCALE_BYTES: Final = 8  # in FB, with offset and shift
+# The architecture whose Fixpipe scales float32 into floats (QF322F16_PRE and its like).
+SCALED_FLOATS_ARCH: Final = "3510"
 
 
 # A scale: of all values, or in FB one for each column.
@@ -36,16 +38,20 @@ def finished(memory: CoreMemory, src: Slot, dtype: str, relu: bool, scale: Scale
     are not modelled.
 
     Types    without a scale float32 to float32 or another float, int32 to int32. With one, float32 or int32
-             to int8, int32 to float16; on a 950 also float32 to floats
+             to int8, int32 to float16; on a 950 also float32 to floats, and int32 to bfloat16
     Source   AscendC pages on quantisation and ReLU on the way out of L0C (F322F16, QF322B8_PRE, DEQF16, REQ8)
     Raises   ProgramError for formats that no Fixpipe makes of the tile's
     """
     values, whole, scaled = memory.tile(src), memory.math.carrier == "int32", scale is not None
-    made = _made(whole=whole, scaled=scaled)
-    if dtype not in made and (whole or dtype in ("int8", "int32")):
+    of = memory.profile
+    floats = not scaled or of is None or of.npu_arch == SCALED_FLOATS_ARCH
+    made = _made(whole=whole, scaled=scaled, floats=floats)
+    other_float = not whole and "float32" in made and dtype not in ("int8", "int32")
+    if dtype not in made and not other_float:
+        where = f" on {of.variant}" if of is not None else ""
         raise ProgramError(
             f"Fixpipe makes {dtype} of {memory.math.carrier} {'with' if scaled else 'without'} a scale; "
-            f"it makes {', '.join(made)}"
+            f"it makes {', '.join(made)}{where}"
         )
     if relu:
         values = without_negative(values)
@@ -61,11 +67,14 @@ def finish_unknown(relu: bool, scale: Scale) -> str:
     return "" if plain else "ReLU and scales of Fixpipe, here nothing beside the conversion"
 
 
-def _made(*, whole: bool, scaled: bool) -> tuple[str, ...]:
-    """Return the formats made of float32 (and other floats), or of int32 if `whole`."""
+def _made(*, whole: bool, scaled: bool, floats: bool) -> tuple[str, ...]:
+    """Return the formats made of float32 (beside it other floats), or of int32 if `whole`.
+
+    floats   whether it makes floats, as all do without a scale; float16 of int32 all make with one
+    """
     if whole:
-        return ("int8", "float16", "bfloat16") if scaled else ("int32",)
-    return ("float32", "float16", "bfloat16", *["int8"] * scaled)
+        return ("int8", "float16", *["bfloat16"] * floats) if scaled else ("int32",)
+    return (*("float32", "float16", "bfloat16") * floats, *["int8"] * scaled)
 
 
 def path_of(profile: Profile, name: str) -> DataPath:
@@ -92,8 +101,7 @@ class CopyL0cToL1(_CopyL0cToL1, SlotToSlot):
     Shapes   tile (m, n) -> the same; fractals count in the cost alone
     Types    as `finished` says
     Pipe     FIX
-    Cost     head + bytes / rate + latency of the path L0C_L1; of int8 as many elements in a cycle as of 16
-             bits
+    Cost     head + bytes / rate + latency of the path L0C_L1; of 8 bits as many elements in a cycle as of 16
     Source   AscendC Fixpipe page; cube performance summary: 64 elements a cycle of 16 or 8 bits, 32 of 32
     """
 

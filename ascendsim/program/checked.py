@@ -26,7 +26,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import WIDTH, Command, Instruction, Told
 from ascendsim.program.kernel import named, require_cores
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
-from ascendsim.program.races import kind_of, race, unordered
+from ascendsim.program.races import inside, kind_of, race, unordered
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation import MathSettings
@@ -63,8 +63,8 @@ class PhaseWatch:
         """
         for own in self.touched.values():
             kinds = {each[4] for each in own}
-            alone = len({each[0] for each in own}) == 1 or kinds in ({"read"}, {"atomic"})
-            if not alone and not (kinds == {"write"} and apart(own)):
+            harmless = len({each[0] for each in own}) == 1 or kinds in ({"read"}, {"atomic"})
+            if not harmless and not (kinds == {"write"} and apart(own)):
                 self._check([_Touched(*each) for each in own])
 
     def _check(self, touched: list[_Touched]) -> None:
@@ -176,7 +176,7 @@ class CheckedMemory(CoreMemory):
                 if gm is None:
                     made.execute(self._plain)
                     return
-                if gm.tensor is known.tensor and known.array[gm.index].size == known.size:
+                if gm.tensor is known.tensor and inside(gm) and known.array[gm.index].size == known.size:
                     known.touched.append((self._core, at, made, gm, known.kind))
                     made.execute(self._plain)
                     return
@@ -203,7 +203,7 @@ class CheckedMemory(CoreMemory):
 
     def _run(self, at: int, made: Instruction, program: Program) -> None:
         if program is not self._program:
-            self._program = program
+            self._program, self.profile = program, program.profile
             # Another core may have run the like on the same slots.
             known = self._watch.known if self._in_turn else {}
             self._passed, self._widths = known.setdefault(program.slots, ({}, {}))

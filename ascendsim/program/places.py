@@ -228,6 +228,7 @@ class Storage:
 class CoreMemory:
     """The memory of one core: all tensors in GM, and the tiles in its own slots.
 
+    `profile` is the product that its program was written for, if a run looks at that (`checked.py`).
     `shared` is a store for all cores of a kernel: what is gathered once and only read, such as the indices of
     an im2col. `storage` is that of the slots; a core that is done may leave it to another one, which finds no
     tiles in it.
@@ -246,6 +247,7 @@ class CoreMemory:
         self.gm = gm
         self.math = math
         self.shared = shared
+        self.profile: Profile | None = None
         self.accumulate = _accumulation(math)
         self._rounds_once = rounds_once(math.accumulation)
         self._slices: dict[int, list[tuple[Carrier, Carrier]]] = {}

@@ -108,7 +108,7 @@ def _through_gm(program: Program) -> Iterator[Pair]:
     """Yield pairs that share elements of GM: with each use the newest before it of each pipe and kind."""
     uses: dict[str, list[tuple[int, Gm, str]]] = defaultdict(list)
     for at, made in enumerate(program.instructions):
-        if made.gm is not None and _inside(made.gm):
+        if made.gm is not None and inside(made.gm):
             uses[made.gm.tensor.name].append((at, made.gm, kind_of(made)))
     for own in uses.values():
         pipes = {program.pipes[at] for at, _, _ in own}
@@ -131,7 +131,7 @@ def _through_gm(program: Program) -> Iterator[Pair]:
             newest[key][:count].reshape(gm.tensor.shape)[gm.index] = at + 1
 
 
-def _inside(gm: Gm) -> bool:
+def inside(gm: Gm) -> bool:
     """Return whether a slice lies in its tensor; a run refuses one that does not."""
     try:
         return all(gm.counts)

@@ -23,7 +23,7 @@ from ascendsim.instructions.rowwise import ReduceRows, in_repeat
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.formats import cube_overflow, vector_overflow
-from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, unknown_costs
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, require_cores, unknown_costs
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.program.program import Program, ProgramBuilder
 from ascendsim.pto.text import SIGNALS, parse
@@ -59,12 +59,16 @@ def read_pto(
     Raises     ProgramError with line and column for what is not in the subset, and for a program that cannot
                be; CapacityError for tiles that a buffer does not hold
     """
-    if not isinstance(text, str) or (count := whole(blocks)) is None or count < 1:
-        raise ProgramError(f"read_pto: text is a str and blocks a number from 1 on, got {shown(blocks)}")
+    most = max(profile.cores.cube, profile.cores.vector)
+    if not isinstance(text, str) or (count := whole(blocks)) is None or not 1 <= count <= most:
+        raise ProgramError(
+            f"read_pto: text is a str and blocks a number from 1 to {most}, got {shown(blocks)}"
+        )
     function = parse(text)
     traces = [Trace(function, arguments or {}, block, count) for block in range(count)]
     everything = [done for trace in traces for done in trace.done]
     kind = _kind(everything)
+    require_cores(function.name, [Core(kind, block) for block in range(count)], profile)
     tensors = _SeenTensors(traces)
     products = [made for made in everything if made.statement.word.lower().startswith("pto.tmatmul")]
     math, dtype = MathSettings(AccumulationModel("exact"), overflow=vector_overflow(profile, "float16")), ""
@@ -74,10 +78,10 @@ def read_pto(
     if products:
         dtype = _only([(made, made.reads[-1 - _biased(made)].dtype) for made in products], "multiplies")
         model = AccumulationModel.parse(profile.accumulation[dtype])
-        written = [(done, done.writes[0].pointer.dtype) for done in everything if _stores(done)]
-        # Sums are float32: to store them so converts nothing, and takes any rule.
-        narrowed = [(done, stored) for done, stored in written if stored != "float32"]
-        rules = [(done, cube_overflow(profile, stored)) for done, stored in narrowed]
+        # Sums are float32: to let them out so converts nothing, and takes any rule.
+        formats = [(done, _format_out(done)) for done in everything]
+        narrowed = [(done, dtype) for done, dtype in formats if dtype not in ("", "float32")]
+        rules = [(done, cube_overflow(profile, dtype)) for done, dtype in narrowed]
         rule = _only(rules, "stores what overflows")
         math = MathSettings(model, overflow=rule or cube_overflow(profile, "float32"))
     works = [
@@ -111,6 +115,14 @@ def _only(found: Sequence[tuple[Performed, str]], does: str) -> str:
 
 def _stores(done: Performed) -> bool:
     return bool(done.writes) and isinstance(done.writes[0], GmPart)
+
+
+def _format_out(done: Performed) -> str:
+    """Return the format in which an operation stores, or takes sums from L0C to L1; "" for another."""
+    if _stores(done):
+        return str(done.writes[0].pointer.dtype)
+    ways = [_place_of(own) for own in (*done.reads[:1], *done.writes[:1])]
+    return str(done.writes[0].dtype) if ways == ["L0C", "L1"] else ""
 
 
 def _kind(done: Sequence[Performed]) -> str:

@@ -41,9 +41,9 @@ from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathS
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, unknown_costs
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
-from ascendsim.program.program import ProgramBuilder
+from ascendsim.program.program import ProgramBuilder, program_of
 from ascendsim.timing.kernel import measure_kernel
-from tests.helpers.toy_machines import MATH, counted, memory, put, toy_split, toy_unified, with_instructions
+from tests.helpers.toy_machines import MATH, counted, memory, put, toy_split, toy_unified
 
 TOY = toy_split()
 A1, A0, B0, C0 = (Slot(buffer, 4096, buffer, i) for i, buffer in enumerate(("L1", "L0A", "L0B", "L0C")))
@@ -628,6 +628,32 @@ def test_formats_that_no_fixpipe_makes_are_refused(settings, dtype, scale, refus
         Fixpipe(Gm(y, ()), C0, 4, scale=scale).execute(mem)
 
 
+@pytest.mark.parametrize(
+    ("product", "settings", "dtype", "makes"),
+    [
+        ("910B2", MATH, "float16", "int8 on 910B2"),
+        ("910B2", MATH, "float32", "int8 on 910B2"),
+        ("910B2", INT8, "bfloat16", "int8, float16 on 910B2"),
+        ("950PR_9589", MATH, "float16", ""),
+        ("950PR_9589", MATH, "hifloat8", ""),
+        ("950PR_9589", INT8, "bfloat16", ""),
+        ("910B2", INT8, "float16", ""),
+    ],
+)
+def test_scales_lead_to_the_formats_that_a_product_makes(product, settings, dtype, makes):
+    y = GmTensor.of("y", (1, 1), dtype, "output")
+    mem = memory(settings, y=np.zeros((1, 1), np.float32))
+    mem.profile = load_profile(product)
+    mem.new_tile(C0, (1, 1)).fill(3)
+    fixpipe = Fixpipe(Gm(y, ()), C0, y.size_bytes, scale=2.0)
+    if makes:
+        with pytest.raises(ProgramError, match=f"with a scale; it makes {makes}$"):
+            fixpipe.execute(mem)
+    else:
+        fixpipe.execute(mem)
+        assert mem.gm["y"] == 6
+
+
 @pytest.mark.parametrize("model", ["exact:RNE", "block:16:RNE", "seq:RNE"])
 def test_a_product_begins_with_the_bias(model):
     rng = np.random.default_rng(0)
@@ -667,10 +693,17 @@ def test_the_ways_beside_the_operands_cost_their_paths():
     assert (CopyL1ToBt(BT, L1, 1).pipe, CopyL1ToFb(FB, L1, 1).pipe) == ("MTE1", "FIX")
     with pytest.raises(UnsupportedError, match="has no path L1_BT"):
         CopyL1ToBt(BT, L1, 256).cost(TOY)
-    # as many elements of int8 as of half leave for GM in a cycle
-    half, whole = (GmTensor.of("y", (1, 64), dtype, "output") for dtype in ("float16", "int8"))
+
+
+@pytest.mark.parametrize(
+    ("product", "dtype"), [("910B2", "int8"), ("950PR_9589", "hifloat8"), ("950PR_9589", "float8_e4m3fn")]
+)
+def test_as_many_elements_of_8_bits_as_of_16_leave_for_gm_in_a_cycle(product, dtype):
+    profile = load_profile(product)
+    half, narrow = (GmTensor.of("y", (1, 64), each, "output") for each in ("float16", dtype))
     rates = [
-        Fixpipe(Gm(y, ()), C0, y.size_bytes).cost(profile).traffic.peak_bytes_per_cycle for y in (half, whole)
+        Fixpipe(Gm(y, ()), C0, y.size_bytes).cost(profile).traffic.peak_bytes_per_cycle
+        for y in (half, narrow)
     ]
     assert rates[0] == 2 * rates[1]
 
@@ -729,6 +762,7 @@ def test_a_product_of_a_product_never_leaves_the_core(order):
         (CopyL0cToL1, {"elements": 100}, "says elements = 100"),
         (CopyL0cToL1, {"dtype": "float32"}, "declared as 3072"),
         (CopyL0cToL1, {"dtype": "int8"}, "int8 of float32 without a scale"),
+        (CopyL0cToL1, {"scale": 2.0}, "float16 of float32 with a scale; it makes int8 on 910B2"),
     ],
 )
 def test_what_they_say_is_checked(kind, changes, refused):
@@ -738,7 +772,7 @@ def test_what_they_say_is_checked(kind, changes, refused):
     given = work.build()
     said = {key: given.slots[0] if key == "dst" else value for key, value in changes.items()}
     made = [each._replace(**said) if type(each) is kind else each for each in given.instructions]
-    program = with_instructions(given, made)
+    program = program_of(made, given.slots, given.buffer_bytes, given.hazards, {}, profile)
     kernel = replace(kernel, phases=(Phase("all", (work._replace(build=lambda: program),)),))
     gm = {name: np.ones(kernel.tensors[name].shape, np.float32) for name in ("x", "w", "bias", "v")}
     with pytest.raises(ProgramError, match=refused):

@@ -415,7 +415,7 @@ def test_every_half_rounds_once(does):
             "Abs": lambda: np.abs(one),
             "Relu": lambda: np.where(one > 0, one, 0),
         }[does]()
-        due = due.astype(np.float32).astype(np.float16).astype(np.float32)
+        due = due.astype(np.float16).astype(np.float32)
     assert np.array_equal(mem.tile(C), due, equal_nan=True)
 
 
@@ -518,7 +518,7 @@ def reduced(rows, does, lanes, dtype):
     made = []
     for row in rows:
         row = [numeric(each) for each in row]
-        nothing = {"Sum": 0, "Max": -np.inf, "Min": np.inf}[does]
+        nothing = {"Sum": -0.0, "Max": -np.inf, "Min": np.inf}[does]
         row += [numeric(nothing)] * (-len(row) % lanes)
         first = row[:lanes]
         for at in range(lanes, len(row), lanes):
@@ -539,6 +539,15 @@ def test_rows_are_reduced_as_the_definition_says(does, dtype, lanes, columns):
     put(mem, A, rows)
     ReduceRows(B, A, C if columns > lanes else None, does, 3, columns, dtype).execute(mem)
     assert mem.tile(B).tolist() == reduced(rows, does, lanes, dtype)
+
+
+@pytest.mark.parametrize("columns", [1, 63, 64, 65])
+def test_lanes_beyond_the_end_of_a_row_leave_its_sum_as_it_is(columns):
+    # -0 plus +0 is +0, so that of a row of -0 other lanes would show.
+    mem = memory()
+    put(mem, A, np.full((2, columns), -0.0))
+    ReduceRows(B, A, C, "Sum", 2, columns).execute(mem)
+    assert np.signbit(mem.tile(B)).all()
 
 
 def test_wide_rows_need_a_scratch_tile():
@@ -604,6 +613,28 @@ def test_what_they_say_is_checked(made, refused):
     kernel = Kernel("k", (Phase("p", (work,)),), {"x": x}, MATH)
     with pytest.raises(ProgramError, match=refused):
         run_kernel(kernel, {"x": np.ones(512, np.float32)})
+
+
+def test_a_checked_run_takes_what_is_selected_into_a_tile_of_its_own():
+    x, y = GmTensor.of("x", (64,), "float32"), GmTensor.of("y", (64,), "float32", "output")
+
+    def kernel(room):
+        builder = ProgramBuilder(MEASURED)
+        [given], [mask], [taken] = (
+            builder.slots("UB", size, name) for name, size in (("x", 256), ("mask", 32), ("taken", room))
+        )
+        builder.add(CopyGmToUb.of(given, Gm(x, ())))
+        builder.add(Compare(mask, given, None, "GT", 64, scalar=5.0))
+        builder.add(Select(taken, mask, given, None, 64, scalar=-1.0))
+        builder.add(CopyUbToGm.of(Gm(y, ()), taken))
+        work = CoreWork(Core("vector", 0), "all", builder.build)
+        return Kernel("k", (Phase("p", (work,)),), {"x": x, "y": y}, MATH)
+
+    gm = {"x": np.arange(64, dtype=np.float32)}
+    run_kernel(kernel(256), gm)
+    assert np.array_equal(gm["y"], np.where(gm["x"] > 5, gm["x"], -1))
+    with pytest.raises(ProgramError, match="declared as 128"):
+        run_kernel(kernel(128), {"x": gm["x"]})
 
 
 # --- Do the transforms of Winograd mean, touch and cost what they say? ---------------------------------

@@ -3,6 +3,7 @@
 import itertools
 import random
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from ascendsim.program.program import ProgramBuilder, program_of
 from ascendsim.program.races import clocks, needed, unordered
 from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import measure_kernel, time_kernel
+from ascendsim.timing.l2 import L2_STARTS
 from tests.helpers.oracles_timing import unfolded_spans
 from tests.program.test_functional import MATH, TOY
 
@@ -278,6 +280,14 @@ def test_odd_arguments_are_refused(given, words):
 def test_a_program_of_flags_alone_is_superfluous_whole():
     found = check_flags(built([SetFlag("V", "MTE3", 0), WaitFlag("V", "MTE3", 0)]), TOY_LARGE)
     assert (len(found.superfluous), found.lean_cycles) == (1, 0)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "simpy"])
+@pytest.mark.parametrize("l2_start", L2_STARTS)
+def test_a_kernel_without_tensors_is_timed(l2_start, engine):
+    # a barrier is issued in one cycle and takes another
+    kernel = replace(kernel_of(built([PipeBarrier("V")])), tensors={})
+    assert measure_kernel(kernel, TOY, l2_start=l2_start, engine=engine).cycles == 2
 
 
 def test_a_deadlock_is_told_with_its_circle():

@@ -13,10 +13,10 @@ from ascendsim.instructions.elementwise import Cast
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import Add, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
-from ascendsim.program.checked import apart
+from ascendsim.program.checked import CheckedMemory, apart
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_empty
-from ascendsim.program.program import ProgramBuilder
+from ascendsim.program.program import ProgramBuilder, program_of
 from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import time_kernel
 from ascendsim.timing.timeline import arrivals
@@ -481,37 +481,67 @@ def test_cores_that_write_apart_are_those_that_the_definition_passes(seed):
 
 
 def second_core(make):
-    """Make a kernel of a right program, and after it another one on the same slots."""
+    """Make a kernel of a right program, and after it another one on the same slots.
 
-    def program(row_at, instructions):
-        b = ProgramBuilder(TOY)
-        for instruction in instructions(b.slots("UB", 32, "x")[0], row_at):
-            b.add(instruction)
-        return b.build()
-
-    return on_cores(program(0, lambda x, at: [load(x, X, at), store(Y, at, x)]), program(1, make))
+    Each begins with an instruction of its own, as the first one of a program is always looked at.
+    """
+    b = ProgramBuilder(TOY)
+    slots = x, z = (*b.slots("UB", 32, "x"), *b.slots("UB", 32, "z"))
+    right = [load(x, X, 0), Add(z, x, 8), store(Y, 0, x)]
+    programs = (
+        program_of([load(z, X, 0), *made], slots, dict(b.used_bytes), HAZARDS, {}, TOY)
+        for made in (right, make(x, z))
+    )
+    return on_cores(*programs, tensors={"x": X, "y": Y, "h": H})
 
 
 SECOND = {
-    "reads before it writes": (lambda x, at: [store(Y, at, x)], "which nothing has written"),
-    "other bytes": (lambda x, at: [load(x, X, at), CopyUbToGm(row(Y, at), x, 16)], "says bytes = 16"),
-    "the same row": (lambda x, at: [load(x, X, at), store(Y, 0, x)], "they share elements"),
+    "reads before it writes": (lambda x, _: [store(Y, 1, x)], "read before anything has written it"),
+    "other bytes": (lambda x, _: [load(x, X, 1), CopyUbToGm(row(Y, 1), x, 16)], "says bytes = 16"),
+    "the same row": (lambda x, _: [load(x, X, 1), store(Y, 0, x)], "they share elements"),
+    "another format": (
+        lambda x, z: [CopyGmToUb(x, row(H, 1), 16, (8,)), Add(z, x, 8)],
+        "says float32 = 4; .* has 2 bytes of an element",
+    ),
 }
 
 
-@pytest.mark.parametrize("make", [make for make, _ in SECOND.values()], ids=SECOND)
-def test_what_one_core_passed_excuses_no_other(make):
-    message = next(message for made, message in SECOND.values() if made is make)
+@pytest.mark.parametrize(("make", "message"), SECOND.values(), ids=SECOND)
+def test_what_one_core_passed_excuses_no_other(make, message):
     with pytest.raises(ProgramError, match=message):
-        run_kernel(second_core(make), {"x": ones_and_more()})
+        run_kernel(second_core(make), {"x": ones_and_more(), "h": ones_and_more()})
 
 
-def on_cores(*programs, kind="vector", first=0):
+@pytest.mark.parametrize("index", [4, -1, slice(-1, None), slice(3, 5), slice(0, None, -1), (2, 0, 0)])
+def test_a_slice_that_leaves_its_tensor_is_refused_behind_others_that_do_not(index):
+    b = ProgramBuilder(TOY)
+    [x] = b.slots("UB", 32, "x")
+    for at in (0, 1, index):
+        place = Gm(X, at if isinstance(at, tuple) else (at,))
+        b.add(CopyGmToUb(x, place, 32, (8,)))
+    b.add(store(Y, 0, x))
+    with pytest.raises(ProgramError, match="indices"):
+        run_kernel(on_cores(b.build()), {"x": ones_and_more()})
+
+
+def test_cores_on_the_same_slots_share_what_passed(monkeypatch):
+    looked_at = []
+    run = CheckedMemory._run
+    monkeypatch.setattr(
+        CheckedMemory, "_run", lambda memory, at, *own: [looked_at.append(at), run(memory, at, *own)]
+    )
+    gm = {"x": ones_and_more(), "h": ones_and_more()}
+    run_kernel(second_core(lambda x, z: [load(x, X, 1), Add(z, x, 8), store(Y, 1, x)]), gm)
+    assert looked_at == [0, 1, 2, 3, 0]
+    assert np.array_equal(gm["y"][:2], gm["x"][:2])
+
+
+def on_cores(*programs, kind="vector", first=0, tensors=None):
     works = [
         CoreWork(Core(kind, first + at), at, lambda program=program: program)
         for at, program in enumerate(programs)
     ]
-    return Kernel("handmade", (Phase("all", tuple(works)),), {"x": X, "y": Y}, MATH)
+    return Kernel("handmade", (Phase("all", tuple(works)),), tensors or {"x": X, "y": Y}, MATH)
 
 
 def copied(source, target, tensor=Y, *, atomic=False, read=X):

@@ -516,9 +516,18 @@ def test_stores_that_overflow_in_two_ways_are_refused_with_their_place(monkeypat
         read_pto(text, PROFILE, blocks=2)
 
 
+def test_what_leaves_l0c_for_l1_overflows_as_its_format_does(monkeypatch):
+    rules = {"float16": "saturate", "float32": "ieee"}
+    monkeypatch.setattr("ascendsim.pto.kernel.cube_overflow", lambda _, stored: rules[stored])
+    assert read_pto(FUSED, PROFILE).math.overflow == "saturate"
+
+
 def test_what_a_call_lacks_is_said():
-    with pytest.raises(ProgramError, match="blocks a number from 1 on, got 0"):
-        read_pto(KERNELS["vadd"], PROFILE, blocks=0)
+    for blocks in (0, 49):
+        with pytest.raises(ProgramError, match=f"blocks a number from 1 to 48, got {blocks}"):
+            read_pto(KERNELS["vadd"], PROFILE, blocks=blocks)
+    with pytest.raises(ProgramError, match="runs on cube core 24; 910B2 has 24 cube cores"):
+        read_pto(FUSED, PROFILE, blocks=25)
     text = KERNELS["vadd"].replace("%z: !pto.ptr<f32>)", "%z: !pto.ptr<f32>, %n: index)")
     text = text.replace("    %n = arith.constant 32 : index\n", "")
     with pytest.raises(ProgramError, match=r"argument %n of vadd is of index.*arguments=\{'n': \.\.\.\}"):

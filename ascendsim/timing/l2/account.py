@@ -245,7 +245,8 @@ def _begun(phases: Sequence[Accesses], kernel: Kernel, profile: Profile, l2_star
         # the others come from the kernels before, too.
         tensors = list(kernel.tensors.values())
         zeros = phases[0].added_to() if phases else ()
-        newest = {number: tensors[number] for number in dict.fromkeys([*zeros, 0])}
+        first = range(len(tensors[:1]))  # none of a kernel that moves nothing
+        newest = {number: tensors[number] for number in dict.fromkeys([*zeros, *first])}
         if profile.l2.operands_handed:
             left = profile.l2.capacity_bytes - sum([tensor.size_bytes for tensor in newest.values()])
             others = [each for n, each in enumerate(tensors) if each.laid_out and n not in newest]
