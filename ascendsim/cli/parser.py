@@ -75,7 +75,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _refuse_product_file(arguments: argparse.Namespace, prog: str) -> None:
-    """Refuse a TOML file where a layer or a file of another kind stands: products and networks have options."""
+    """Refuse a TOML file where a layer or another file stands: products and networks have options."""
     wanted = (
         "a table of measured times" if arguments.command_name == "calibrate" else "a file of calls in JSON"
     )
@@ -84,8 +84,8 @@ def _refuse_product_file(arguments: argparse.Namespace, prog: str) -> None:
         if word.endswith(".toml"):
             more = "; a network's file is named by --network" if place == "layer" else ""
             raise ConfigError(
-                f"`{prog}` takes {what} there, not {word}; `ascendsim profiles {word}` checks a product file and "
-                f"lists its figures, `--product {word}` beside {what} uses it{more}"
+                f"`{prog}` takes {what} there, not {word}; `ascendsim profiles {word}` checks a product "
+                f"file and lists its figures, `--product {word}` beside {what} uses it{more}"
             )
 
 
