@@ -67,23 +67,26 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         hint = did_you_mean(unknown[0].partition("=")[0], options, there)
         raise ConfigError(f"`{command.prog}` does not know {unknown[0]!r}; {hint}")
     _refuse_repetition(command, words)
-    for place in ("layer", "file"):
-        what = "a layer's name" if place == "layer" else "a file of another kind"
-        _refuse_product_file(str(getattr(arguments, place, None) or ""), f"`{command.prog}` takes {what}")
+    _refuse_product_file(arguments, command.prog)
     # Not as a default of the option: argparse would append the user's products to it.
     if arguments.command_name == "run" and arguments.product is None:
         arguments.product = [Keywords.product]
     return arguments
 
 
-def _refuse_product_file(word: str, taken: str) -> None:
-    """Refuse a TOML file where a layer or a file of calls stands: products and networks have options."""
-    if word.endswith(".toml"):
-        raise ConfigError(
-            f"{taken} there, not {word}; `ascendsim profiles {word}` checks a product file and "
-            f"lists its figures, `--product {word}` beside a layer or a call uses it; a network's file is "
-            "named by --workload"
-        )
+def _refuse_product_file(arguments: argparse.Namespace, prog: str) -> None:
+    """Refuse a TOML file where a layer or another file stands: products and networks have options."""
+    wanted = (
+        "a table of measured times" if arguments.command_name == "calibrate" else "a file of calls in JSON"
+    )
+    for place, what in (("layer", "a layer's name"), ("file", wanted)):
+        word = str(getattr(arguments, place, None) or "")
+        if word.endswith(".toml"):
+            more = "; a network's file is named by --network" if place == "layer" else ""
+            raise ConfigError(
+                f"`{prog}` takes {what} there, not {word}; `ascendsim profiles {word}` checks a product "
+                f"file and lists its figures, `--product {word}` beside {what} uses it{more}"
+            )
 
 
 def _refuse_repetition(command: Parser, words: Sequence[str]) -> None:

@@ -210,16 +210,20 @@ def require_convolution(name: str, kind: str) -> None:
         raise ConfigError(f"{name} is of kind {kind}, and this study is of convolutions; name those alone")
 
 
-def convolutions_of(workload: Workload) -> Workload:
+def convolutions_of(workload: Workload, words: str | None = None) -> Workload:
     """Return a network without its layers of other kinds, which are counted in what is left out.
 
-    One that has no convolution stays as it is.
+    words   by which its layers were chosen, as of `Workload.select`: a layer of another kind that they name,
+            and not by a pattern, stays, so that it is refused by its name
+
+    A network that has no convolution stays as it is.
     """
-    kept = workload.convolutions
+    named = [word.strip() for word in (words or "").split(",")]
+    kept = tuple(layer for layer in workload.layers if layer.kind == "conv" or layer.name in named)
     rest = (
         LeftOut(layer.name, layer.kind, layer.count, problem_of(layer, 1).macs)
         for layer in workload.layers
-        if layer.kind != "conv"
+        if layer not in kept
     )
     return replace(workload, layers=kept, left_out=(*workload.left_out, *rest)) if kept else workload
 

@@ -75,7 +75,7 @@ def run(arguments: Any) -> int:
         arguments.engine = "compiled"
     if isinstance(request, Network):
         if arguments.interval:
-            raise ConfigError("--interval is of one convolution; name a layer, or give --input and --weight")
+            raise ConfigError("--interval is of one layer; name it, or give --input and --weight")
 
         with naming_plan_file(arguments):
             document, write = run_network(request, profiles, arguments)

@@ -242,16 +242,15 @@ def append_product(
 
 def product_notes(products: Sequence[tuple[MatmulProblem, Plan]], options: Options) -> tuple[str, ...]:
     """Return whose tilings products follow, unless they are the user's, and which copies go through UB."""
-    chosen = [] if options.tiling is not None else [note for _, plan in products for note in _notes(plan)]
+    chosen = [note for _, plan in products for note in _notes(plan, named=options.tiling is not None)]
     by_ub = any(through_ub(p, options.profile) for p, _ in products)
     return (*dict.fromkeys(chosen), *([ND_NOTE] if by_ub else []))
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
-    """Return by whose rules the tiling was chosen, and why not by the operator's."""
-    if plan.rule:
-        return (f"{RULE_NOTE}: {plan.rule}.",)
-    return (NOTE, f"Not taken: the {plan.instead}.") if plan.instead else (NOTE,)
+def _notes(plan: Plan, *, named: bool) -> tuple[str, ...]:
+    """Return by whose rules the tiling was chosen, unless the user named them, and why not by others."""
+    who = () if named else (f"{RULE_NOTE}: {plan.rule}." if plan.rule else NOTE,)
+    return (*who, f"Not taken: the {plan.instead}.") if plan.instead else who
 
 
 def accumulation_of(compute: str, options: Options) -> Accumulation:

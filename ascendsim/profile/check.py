@@ -125,6 +125,11 @@ def _of_cores(tree: Tree) -> Iterator[str]:
 def _of_energy(tree: Tree) -> Iterator[str]:
     energy = tree.get("energy", {})
     clocks, nominal = sorted(map(int, energy.get("voltage_v", ()))), _value(energy, "nominal_mhz")
+    if energy.get("nominal_mhz", {}).get("range"):
+        yield (
+            "energy.nominal_mhz: has a range; expected one clock, at which the figures of [energy] hold: "
+            'confidence "design" has no range'
+        )
     # Nobody would know at which voltage the picojoules hold.
     if clocks and (nominal is None or not clocks[0] <= nominal <= clocks[-1]):
         got = "missing" if nominal is None else f"got {nominal}"

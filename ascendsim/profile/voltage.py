@@ -32,6 +32,8 @@ class Supply(NamedTuple):
     volts, nominal_volts   exact; None where the product has no table: one voltage at any clock
     exponent               power of the voltage by which leakage goes
     ratios                 volts / nominal_volts where each voltage of the table lies at an end of its range
+    exponents              the ends of the range of `exponent`
+    volts_assumed, exponent_assumed   whether nobody published or measured them
     """
 
     mhz: int
@@ -40,21 +42,29 @@ class Supply(NamedTuple):
     nominal_volts: Fraction | None
     exponent: int
     ratios: frozenset[Fraction]
+    exponents: frozenset[int]
+    volts_assumed: bool
+    exponent_assumed: bool
 
     def factor(self, figure: str) -> Fraction:
         """Return by what a figure of [energy] is multiplied, given by its path."""
         ratio = self.volts / self.nominal_volts if self.volts and self.nominal_volts else Fraction(1)
-        return self._factor(figure, ratio)
+        return self._factor(figure, ratio, self.exponent)
 
     def ends(self, figure: str) -> tuple[Fraction, Fraction]:
-        """Return the least and the largest factor of a figure, as the voltages have ranges."""
-        factors = [self._factor(figure, ratio) for ratio in self.ratios]
+        """Return the least and the largest factor of a figure, as voltages and the exponent have ranges."""
+        factors = [self._factor(figure, *both) for both in product(self.ratios, self.exponents)]
         return min(factors), max(factors)
 
-    def _factor(self, figure: str, ratio: Fraction) -> Fraction:
+    def is_assumed(self, figure: str) -> bool:
+        """Tell whether the factor of a figure hangs on an assumption."""
+        least, most = self.ends(figure)
+        return least < most and (self.volts_assumed or (figure == LEAKAGE and self.exponent_assumed))
+
+    def _factor(self, figure: str, ratio: Fraction, exponent: int) -> Fraction:
         if figure == LEAKAGE:
             # So much a second: a cycle of a slower clock lasts longer.
-            return ratio**self.exponent * Fraction(self.nominal_mhz, self.mhz)
+            return ratio**exponent * Fraction(self.nominal_mhz, self.mhz)
         return Fraction(1) if figure.endswith(_OWN_SUPPLY) else ratio**2
 
 
@@ -75,7 +85,8 @@ def supply_of(profile: Profile) -> Supply | None:
             f"to {max(table)} MHz: take a clock among them, or add its voltage"
         )
     nominal = int(figures["energy.nominal_mhz"].value)
-    exponent = figures["energy.leakage_exponent"].value if "energy.leakage_exponent" in figures else 1
+    power = figures.get("energy.leakage_exponent")
+    exponent = power.value if power else 1
     # Through text, since the float 0.1 is no tenth.
     usual = {clock: Fraction(str(figure.value)) for clock, figure in table.items()}
     met = sorted({*_beside(mhz, usual), *_beside(nominal, usual)})
@@ -90,6 +101,9 @@ def supply_of(profile: Profile) -> Supply | None:
         _volts_at(nominal, usual) if usual else None,
         exponent,
         ratios or frozenset([Fraction(1)]),
+        frozenset(power.range if power and power.range else [exponent]),
+        any(table[clock].confidence == "assumed" for clock in met),
+        power is not None and power.confidence == "assumed",
     )
 
 

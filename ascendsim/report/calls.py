@@ -75,7 +75,7 @@ class Named(NamedTuple):
 
 
 def kernels_of(product: Entry) -> list[Named]:
-    """Return the kernels of a call, or of one convolution of each layer of a network."""
+    """Return the kernels of a call, or of one of each layer of a network."""
     if "layers" not in product:
         return [Named(kernel["name"], kernel) for kernel in product["kernels"]]
     return [

@@ -360,7 +360,7 @@ def _ratio_entries(runs: Sequence[CallReport], ratios: Sequence[Ratio]) -> list[
 
 
 def _network_entry(layers: Sequence[Entry], notes: Sequence[str]) -> Entry:
-    # Each layer stands for `count` convolutions of its shape, in every sum.
+    # Each layer stands for `count` of its shape, in every sum.
     total_us = sum(layer["total_us"] for layer in layers)
     calls = [layer["call"] for layer in layers]
     rows = [{key: value for key, value in layer.items() if key != "call"} for layer in layers]

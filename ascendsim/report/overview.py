@@ -67,7 +67,7 @@ def plans_table(products: Sequence[Entry]) -> Table:
 
 
 def layers_table(products: Sequence[Entry]) -> Table:
-    """Show the layers of a network on several products: microseconds of one convolution of each."""
+    """Show the layers of a network on several products: microseconds of one of each."""
     first = products[0]
     rows = [
         (layer["name"], str(layer["count"]), *(microseconds(p["layers"][at]["time_us"]) for p in products))
@@ -76,7 +76,7 @@ def layers_table(products: Sequence[Entry]) -> Table:
     count = str(sum(layer["count"] for layer in first["layers"]))
     rows.append(("network", count, *(microseconds(product["time_us"]) for product in products)))
     headings = ("layer", "count", *(product["variant"] for product in products))
-    title = "Layers side by side (us of one convolution; the network: times count)"
+    title = "Layers side by side (us of one layer; the network: times count)"
     return text_table(title, headings, frozenset({0}), tuple(rows), total=True)
 
 

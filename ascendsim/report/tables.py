@@ -381,7 +381,7 @@ def layer_table(product: Entry) -> Table:
     rows.append(("network", count, *[""] * (len(names) + 1), microseconds(product["time_us"]), percent(1.0)))
     headings = ("layer", "count", *names, "us", "x count us", "share")
     return text_table(
-        "Cycles of each kernel of one convolution and what bounds it; us with launches",
+        "Cycles of each kernel of one layer and what bounds it; us with launches",
         headings,
         frozenset({0}),
         tuple(rows),

@@ -24,7 +24,7 @@ class EnergyEvent(NamedTuple):
 
     each_pj  as the product file writes it, at the voltage of the product, exactly; None where it does not say
     ends_pj  the ends of its range, which an assumed figure has; both `each_pj` where it has none
-    assumed  whether nobody published or measured it
+    assumed  whether nobody published or measured it, or the voltage by which it is scaled
     """
 
     figure: str

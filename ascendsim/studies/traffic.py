@@ -96,7 +96,9 @@ def _event(path: str, count: int, profile: Profile) -> EnergyEvent:
     # Through text, since the float 0.1 is no tenth.
     each, *ends = (Fraction(str(number)) for number in (figure.value, *(figure.range or ())))
     low, high = ends or (each, each)
+    assumed = figure.confidence == "assumed"
     if supply:
         least, most = supply.ends(path)
         each, low, high = each * supply.factor(path), low * least, high * most
-    return EnergyEvent(path, count, each, (low, high), figure.confidence == "assumed")
+        assumed = assumed or supply.is_assumed(path)
+    return EnergyEvent(path, count, each, (low, high), assumed)

@@ -428,13 +428,22 @@ def test_no_time_is_told_from_the_first_tasks_or_seconds(done, seconds, left):
     assert time_left(done, 100, seconds) == left
 
 
-@pytest.mark.parametrize("words", ["check", "run", "study why", "study tiling", "study hardware"])
-def test_a_product_file_in_a_wrong_place_is_told_where_it_belongs(words, refusal, tmp_path):
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("check", "a file of calls in JSON"),
+        ("calibrate --product 910B2", "a table of measured times"),
+        *((words, "a layer's name") for words in ("run", "study why", "study tiling", "study hardware")),
+    ],
+)
+def test_a_product_file_in_a_wrong_place_is_told_where_it_belongs(words, wanted, refusal, tmp_path):
     file = tmp_path / "m2.toml"
     file.write_text('base = "910B2"\n')
     told = refusal(*words.split(), str(file))
     assert f"`ascendsim profiles {file}` checks" in told
-    assert f"`--product {file}` beside a layer or a call uses it" in told
+    assert f" takes {wanted} there, not {file}; " in told
+    assert f"`--product {file}` beside {wanted} uses it" in told
+    assert ("named by --network" in told) == (wanted == "a layer's name")
 
 
 def test_the_figures_of_a_file_are_found_by_its_path(answer, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascendsim import ConvProblem, estimate
+from ascendsim import ConvProblem, estimate, estimate_layer, layer_problem
 from ascendsim.errors import UnsupportedError
 from ascendsim.ops.tiling.request import PlanRequest
 from ascendsim.ops.tiling.vendor.first import all_dgrads, all_wgrads, divisors, has_entry, last_of
@@ -457,3 +457,15 @@ def test_no_bound_of_a_grid_is_above_what_it_takes():
 def test_a_search_for_entries_is_refused_where_there_is_none():
     with pytest.raises(UnsupportedError, match="only convolutions of one group on 910 and 310P"):
         estimate(SMALL, product="910B2", tiling="tuned")
+
+
+def test_a_matrix_product_has_no_tuned_plan_and_says_so():
+    # A network whose convolutions have tuned plans ends in linear layers.
+    layer = layer_problem(kind="linear", input=(4, 64), weight=(32, 64))
+    usual, tuned = (estimate_layer(layer, product=OLD, tiling=tiling) for tiling in ("product", "tuned"))
+    assert tuned.cycles == usual.cycles
+    assert [note for note in tuned.notes if note not in usual.notes] == [
+        f"Not taken: the tuned plan of a matrix product on {OLD.variant}: only convolutions have one."
+    ]
+    with pytest.raises(UnsupportedError, match="only convolutions of one group on 910 and 310P"):
+        estimate_layer(layer, product="910B2", tiling="tuned")

@@ -230,7 +230,7 @@ def test_an_interval_does_not_depend_on_the_number_of_workers(record):
 
 
 def test_a_network_has_no_interval(refusal):
-    assert "--interval is of one convolution" in refusal("run", "--interval")
+    assert "--interval is of one layer" in refusal("run", "--interval")
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_a_document_is_printed_without_what_only_a_page_has_room_for():
     assert "Errors: against" not in estimate
     assert "launch: what a task takes" in estimate
     network = printed(print_document, document(NETWORK))
-    assert "Cycles of each kernel of one convolution" in network
+    assert "Cycles of each kernel of one layer" in network
     assert "launch: what a task takes" not in network
 
 

@@ -207,7 +207,7 @@ def test_a_page_closes_its_tags_and_needs_no_other_file():
 def test_a_network_has_its_layers_in_the_pictures():
     text = render(run_page(document(NETWORK), [toy_split()]))
     assert "a grad_input" in text
-    assert "Cycles of each kernel of one convolution" in text
+    assert "Cycles of each kernel of one layer" in text
     both = render(run_page(document(NETWORK, NETWORK | {"variant": "toy2"}), [toy_split()] * 2))
     assert "Layers side by side" in both
 

@@ -83,7 +83,7 @@ def test_two_dies_are_what_910C_means_and_others_state_their_link(tmp_path, caps
     assert "its file has no link between devices" in capsys.readouterr().err
     # The product's link lies in a range; that of the user does not.
     assert "with 224 GB/s (assumed, 112 to 224) and 0.2 us" in made["answer"]
-    assert "of the backward alone the all-reduce takes" in made["answer"]
+    assert "begun after the backward, the all-reduce takes " in made["answer"]
     link = "--devices", "4", "--link-gb-per-s", "28", "--link-latency-us", "2"
     assert main([*words, "--product", "910B2", *link]) == 0
     made = json.loads(capsys.readouterr().out)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
+from ascendsim.cli.studies.tiling import _questions
 from ascendsim.errors import ConfigError
 from ascendsim.report.studies.hardware import (
     figure_table,
@@ -561,6 +562,23 @@ def test_a_study_of_convolutions_says_which_other_layers_of_a_network_it_leaves_
     assert layers_of(parse(words))[0] == "ResNet-50 v1.5, batch 1"
     with pytest.raises(ConfigError, match="layer fc is of kind linear, and this study is of convolutions"):
         layers_of(parse([*words, "fc"]), convolutions=True)
+
+
+@pytest.mark.parametrize(("chosen", "told"), [("*", "0.05"), ("s5b1_3x3, f*", "0.9")])
+def test_of_a_pattern_a_study_of_convolutions_takes_these_and_says_so(chosen, told):
+    from ascendsim.cli.parser import parse
+    from ascendsim.cli.studies.output import layers_of
+
+    words = ["study", "hardware", "--change", MEMORY, chosen]
+    title, layers = layers_of(parse(words), convolutions=True)
+    assert title.endswith(
+        f"({chosen}) of ResNet-50 v1.5, batch 1 (without fc (linear): {told} % of its multiply-adds)"
+    )
+    every = [layer.name for layer in layers_of(parse(words))[1]]
+    assert [layer.name for layer in layers] == every[:-1]
+    assert every[-1] == "fc"
+    tilings = _questions(parse(["study", "tiling", chosen, "--gradient", "weight"]))
+    assert [question.title.split()[0] for question in tilings] == every[:-1]
 
 
 def test_gradients_are_those_that_training_asks_for_unless_told():

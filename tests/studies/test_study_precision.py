@@ -9,7 +9,8 @@ import pytest
 
 from ascendsim import ConvProblem, estimate
 from ascendsim.cli import main
-from ascendsim.cli.studies.precision import MULTIPLY_ADDS
+from ascendsim.cli.parser import parse
+from ascendsim.cli.studies.precision import MULTIPLY_ADDS, cases_of
 from ascendsim.errors import AscendSimError, ConfigError, UnsupportedError
 from ascendsim.profile import load_profile
 from ascendsim.studies.modes.choice import ConvCase, SyntheticTensors, part_of
@@ -198,9 +199,9 @@ def test_data_and_files_exclude_each_other(tmp_path, capsys):
 # What is timed, and what is computed
 
 
-def conv(tmp_path, head=""):
+def conv(tmp_path, head="", more=""):
     path = tmp_path / "net.toml"
-    path.write_text(f'{head}\nlayers = [{{ name = "a", input = [16, 8, 8], weight = [16, 16, 3, 3] }}]')
+    path.write_text(f'{head}\nlayers = [{{ name = "a", input = [16, 8, 8], weight = [16, 16, 3, 3]{more} }}]')
     return "--network", str(path), "--dtype", "float16", *ONE_MODEL
 
 
@@ -216,6 +217,21 @@ def test_the_batch_is_that_of_the_networks_file_or_one_that_training_has(ask, tm
     problem = ConvProblem((16, 16, 8, 8), (16, 16, 3, 3))
     timed = estimate(problem, "float16", 0, output_mask=(False, True, True), product="910B").time_us
     assert usual["modes"][0]["time_us"] == timed
+
+
+def test_the_batch_of_a_video_is_not_that_of_its_frames(ask, tmp_path):
+    for layer in ((), ("a",)):
+        made = json.loads(ask(*layer, *conv(tmp_path, more=", images = 8"), "--batch", "2", "--json").out)
+        assert made["reasons"][0] == "Times are those of batch 2; errors are those of all its images."
+        assert made["cases"][0]["batch"] == 16
+
+
+def test_images_that_are_cut_are_not_all_of_a_batch():
+    words = ["study", "precision", "conv1_2", "--network", "vgg16", "--batch", "1", "--dtype", "float16"]
+    _, told, (case,) = cases_of(parse(words))
+    assert case.sample.input[0] == 1
+    assert case.sample != case.problem
+    assert "in 1 of 1 cases cut to fewer pixels" in told
 
 
 def test_errors_are_those_of_as_many_images_as_take_some_seconds(ask, tmp_path):

@@ -350,20 +350,31 @@ def test_energy_at_the_clock_at_which_the_figures_hold_is_that_without_a_voltage
     assert "takes 0.6944 times as much energy, a cycle of leakage 1.154 times" in slow.notes[0]
 
 
-def test_energy_has_the_bounds_that_voltages_give(tmp_path):
+@pytest.mark.parametrize("assumed", [(), ("voltage_v.1800",), ("leakage_exponent",)])
+def test_energy_has_the_bounds_that_voltages_give(tmp_path, assumed):
     # At 1300 MHz the voltage is the mean of both: (0.6 + x) / 2x, with x from 0.8 to 1 V at 1800 MHz.
-    path = weighed(tmp_path, {**WEIGHTS, **SUPPLY}.items())
-    text, found = path.read_text(), "voltage_v.1800 = { value = 0.9,"
-    assert found in text
-    text = text.replace(found, f"{found} range = [0.8, 1.0],")
+    ranged = {"voltage_v.1800": "0.9, range = [0.8, 1.0]", "leakage_exponent": "1, range = [0, 3]"}
+    path = weighed(tmp_path, {**WEIGHTS, **SUPPLY, **ranged}.items())
+    text = path.read_text()
+    for name in assumed:
+        row = next(line for line in text.splitlines() if line.startswith(name))
+        text = text.replace(row, row.replace('"paper"', '"assumed"'))
     path.write_text(
         f'{text}\n[clock]\ncube_mhz = {{ value = 1300, source = "a test", confidence = "design" }}'
     )
     answer = study_traffic(TrafficQuestion("a test", path, (CALL,)), partial(estimate_call, {}))
-    (event,) = [event for event in answer.events if event.figure.endswith("core_pj_per_cycle")]
+    events = {event.figure.removeprefix("energy."): event for event in answer.events}
+    core, leakage = events["core_pj_per_cycle"], events["leakage_pj_per_cycle"]
     each = Fraction(WEIGHTS["core_pj_per_cycle"])
-    assert event.ends_pj == (each * Fraction(8, 10) ** 2, each * Fraction(7, 8) ** 2)
-    assert event.each_pj == each * Fraction(25, 36)
+    assert core.ends_pj == (each * Fraction(8, 10) ** 2, each * Fraction(7, 8) ** 2)
+    assert core.each_pj == each * Fraction(25, 36)
+    # A cycle of 1300 MHz is longer; the exponent lies from 0 to 3.
+    slower = Fraction(WEIGHTS["leakage_pj_per_cycle"]) * Fraction(18, 13)
+    assert leakage.ends_pj == (slower * Fraction(8, 10) ** 3, slower)
+    assert leakage.each_pj == slower * Fraction(5, 6)
+    # What has a supply of its own hangs on no voltage of the cores.
+    assert not events["read_pj_per_byte.L2"].assumed
+    assert (core.assumed, leakage.assumed) == ("voltage_v.1800" in assumed, bool(assumed))
 
 
 @pytest.mark.parametrize(
@@ -382,6 +393,7 @@ def test_energy_has_the_bounds_that_voltages_give(tmp_path):
             800,
             "energy.voltage_v.800.value: got 0, expected a number from 0.01",
         ),
+        ({**SUPPLY, "nominal_mhz": "1800, range = [1700, 1800]"}, 800, "energy.nominal_mhz: has a range; "),
         ({**SUPPLY, "voltage_v.1e3": 1}, 800, "1e3: unknown key; known are whole MHz from 1 to 999999"),
         ({**SUPPLY, "voltage_v.0900": 1}, 800, "0900: unknown key"),
     ],

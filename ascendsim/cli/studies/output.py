@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -273,21 +274,22 @@ def add_layers(what: Any) -> None:
 def layers_of(arguments: Any, *, convolutions: bool = False) -> tuple[str, tuple[StudiedLayer, ...]]:
     """Return the title of the named workload, and its layers, each with the gradients to be made.
 
-    convolutions   whether the study knows convolutions alone; of a network the title says what is left out,
-                   and a layer of another kind that is named is a ConfigError
+    convolutions   whether the study knows convolutions alone; of a network, or of a pattern, the title says
+                   what is left out, and a layer of another kind that is named is a ConfigError
     """
     from ascendsim.cli.request import convolution_of, convolutions_of, left_out_words, problem_of
     from ascendsim.studies.hardware.records import StudiedLayer
     from ascendsim.workloads import load_workload
 
     workload = load_workload(arguments.workload)
-    if convolutions and not arguments.layer:
-        workload = convolutions_of(workload)
     rows = workload.select(arguments.layer) if arguments.layer else workload.layers
+    studied = replace(workload, layers=rows, left_out=()) if arguments.layer else workload
+    if convolutions:
+        studied = convolutions_of(studied, arguments.layer)
     alone = bool(arguments.layer) and len(rows) == 1
     batch = arguments.batch or workload.batch or 1
     found = []
-    for row in rows:
+    for row in studied.layers:
         # As `ascendsim run` does: who names one layer wants its grad_input, whatever training asks for.
         always = alone or arguments.first_grad_input
         asked = arguments.mask or (True, *row.mask[1:])
@@ -297,7 +299,7 @@ def layers_of(arguments: Any, *, convolutions: bool = False) -> tuple[str, tuple
         if any(mask):
             found.append(StudiedLayer(row.name, problem, mask, count))
     title = f"{layers_title(arguments.layer, rows, workload)}, batch {batch}"
-    return title + left_out_words(workload) * (not arguments.layer), tuple(found)
+    return title + left_out_words(studied), tuple(found)
 
 
 def layers_title(words: str | None, rows: Sequence[Layer], workload: Workload) -> str:

@@ -71,24 +71,26 @@ def cases_of(arguments: Any) -> tuple[str, str, list[ConvCase]]:
     if arguments.codes is not None:
         raise ConfigError("--codes goes with --npz")
     request = read_request(arguments, TRAINING_BATCH)
-    if isinstance(request, Network) and not arguments.layer:
-        request = replace(request, workload=convolutions_of(request.workload))
+    if isinstance(request, Network):
+        request = replace(request, workload=convolutions_of(request.workload, arguments.layer))
     cases = list(_drawn(request, arguments))
     return _title(request), _about(arguments, cases), cases
 
 
 def _about(arguments: Any, cases: Sequence[ConvCase]) -> str:
     """Say which batch is timed, where it comes from, and of how many of its images gradients are computed."""
-    # A convolution may take several images for each one of the batch.
-    batch = min(case.batch for case in cases)
+    network = load_workload(arguments.workload or DEFAULT_WORKLOAD) if arguments.input is None else None
+    # A convolution of a network may take several images for each one of the batch.
+    batch = arguments.batch or network.batch or TRAINING_BATCH if network else cases[0].batch
     told = f"Times are those of batch {batch}"
-    if arguments.batch is None and arguments.input is None:
-        known = load_workload(arguments.workload or DEFAULT_WORKLOAD).batch is not None
+    if arguments.batch is None and network:
         told += (
-            ", as the network's file says" if known else ", a choice where the network names none (--batch)"
+            ", as the network's file says"
+            if network.batch
+            else ", a choice where the network names none (--batch)"
         )
     images = sorted({case.sample.input[0] for case in cases})
-    if images == [batch]:
+    if all(case.sample == case.problem for case in cases):
         return f"{told}; errors are those of all its images."
     some = " to ".join(map(str, dict.fromkeys((images[0], images[-1]))))
     smaller = sum(case.sample.input[2:] != case.problem.input[2:] for case in cases)

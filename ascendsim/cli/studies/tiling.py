@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -252,11 +253,12 @@ def tiling(arguments: Any) -> int:
 
 def _questions(arguments: Any) -> list[TilingQuestion]:
     """Return a question for each product and layer."""
-    from ascendsim.cli.request import convolution_of
+    from ascendsim.cli.request import convolution_of, convolutions_of
     from ascendsim.studies.tuning.records import TilingQuestion
     from ascendsim.workloads import load_workload
 
     workload = load_workload(arguments.workload)
+    chosen = convolutions_of(replace(workload, layers=workload.select(arguments.layer)), arguments.layer)
     margin, batch = _margin(arguments.margin), arguments.batch or workload.batch or 1
     return [
         TilingQuestion(
@@ -276,7 +278,7 @@ def _questions(arguments: Any) -> list[TilingQuestion]:
             deterministic=arguments.deterministic,
         )
         for product in products_of(arguments)
-        for layer in workload.select(arguments.layer)
+        for layer in chosen.layers
     ]
 
 

@@ -33,7 +33,8 @@ def choose(request: PlanRequest, strategy: str = "product") -> Plan:
 
     "product"    as the product's operators choose, where their rules are known, else the search
     "search"     this simulator's own search
-    "tuned"      as the tuned entries of the first generation were found; other generations have none
+    "tuned"      as the tuned entries of the first generation were found; other generations have none. Of a
+                 matrix product "product", and the plan says so
     "shares"     the operators' nests of shares, also where a call does not follow them by default
     "interface"  of a matrix product by which the product's interface makes a gradient: its own kernel's
 
@@ -99,7 +100,12 @@ def _by_shares(request: PlanRequest) -> Plan:
 
 
 def _tuned(request: PlanRequest) -> Plan:
-    found = first_plan(request, tuned=True) if isinstance(request.problem, ConvProblem) else None
+    of_conv = isinstance(request.problem, ConvProblem)
+    if not of_conv and request.profile.core_structure == "unified":
+        # A network has products beside convolutions: the entries are of these alone.
+        why = f"tuned plan of a matrix product on {request.profile.variant}: only convolutions have one"
+        return replace(choose(request), instead=why)
+    found = first_plan(request, tuned=True) if of_conv else None
     if found is None:
         raise UnsupportedError(
             f"tuned plan of {request.gradient} on {request.profile.variant}: only convolutions of one group "

@@ -47,8 +47,8 @@ def devices_sentence(answer: DevicesAnswer) -> str:
     question, ring, first = answer.question, answer.ring, answer.steps[0]
     where = f"On {ring.devices} {answer.variant} with {float(ring.gb_per_s):g} GB/s{_ranged(answer)} and "
     where += f"{float(ring.latency_us):g} us between them, {question.title} each"
-    takes = f"of the backward alone the all-reduce takes {share(first.alone_share)} %, overlapped "
-    takes += f"{share(first.added_share)} % ({microseconds(first.added_us)} us)"
+    takes = f"begun after the backward, the all-reduce takes {share(first.alone_share)} % of both together, "
+    takes += f"overlapped {share(first.added_share)} % ({microseconds(first.added_us)} us)"
     most = percent(float(question.most))
     if first.needed_gb_per_s is None:
         return f"{where}: {takes}; no link brings it to {most}: its latencies alone take longer."
