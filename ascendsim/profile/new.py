@@ -21,7 +21,15 @@ HEAD = f"""\
 # What stands behind a # may be absent: to state it, uncomment it and its [table], and give it a value.
 # {CHECK} marks what another chip showed, and this one may not: "derived", or "assumed" in a range.
 """
+# Rules are the product's, and only the npu_arch of a shipped one names it.
+FAMILY = '# With a new npu_arch also the product whose rules for calls it follows:\n# product = "910B"'
 EVIDENCE = "a design: nobody has measured it"
+# What no single figure of the schema says: results leave the cube, and each pipe has a queue.
+ALSO_NEEDED = (
+    *(f"paths.L0C_GM.{name}" for name in ("pipe", "bytes_per_cycle", "head_cycles", "latency_cycles")),
+    *(f"queues.cube.{pipe}" for pipe in ("M", "V", "MTE1", "MTE2", "MTE3", "FIX")),
+    *(f"queues.vector.{pipe}" for pipe in ("V", "MTE2", "MTE3")),
+)
 # What the maker of a chip says of it; whoever designs one decides as much.
 SAID = ("vendor file", "vendor doc")
 UNITS = {
@@ -50,8 +58,8 @@ def new_product(like: str | None = None) -> str:
     Raises ConfigError for an unknown product
     """
     if like is None:
-        named = {path: None for path, needed in _paths(TREE) if needed}
-        more = [path for path, needed in _paths(TREE) if not needed]
+        named = {path: None for path, needed in _paths(TREE) if needed or path in ALSO_NEEDED}
+        more = [path for path, _ in _paths(TREE) if path not in named]
         variant, sources, lines = "", dict[str, str](), list(_lines(named, "", more))
     else:
         variant, tree, sources = load_tree(like)
@@ -61,7 +69,7 @@ def new_product(like: str | None = None) -> str:
         lines = list(_lines(named, variant, more))
     told = [f"{key} = {json.dumps(text, ensure_ascii=False)}" for key, text in sources.items()]
     tail = ["", f"# Sources of {variant}.", "[sources]", *told] if told else []
-    return "\n".join([HEAD, f'evidence = "{EVIDENCE}"', *lines, *tail, ""])
+    return "\n".join([HEAD, f'evidence = "{EVIDENCE}"', FAMILY, *lines, *tail, ""])
 
 
 def unit_of(path: str) -> str:

@@ -311,7 +311,11 @@ def rule_product(product: str | Profile) -> str:
     name = product if isinstance(product, str) else product.product
     known = [entry.name for entry in product_names()]
     hint = did_you_mean(str(name), known)
-    raise ConfigError(f"rules: unknown product {shown(name)}; {hint}")
+    own = ""
+    if not isinstance(product, str):
+        own = f"; npu_arch {product.npu_arch!r} is new, so the file says above its tables whose rules "
+        own += 'it follows, such as product = "910B"'
+    raise ConfigError(f"rules: unknown product {shown(name)}; {hint}{own}")
 
 
 def known_product(product: str | Profile) -> str | Profile:

@@ -26,6 +26,7 @@ from ascendsim.studies.hardware.doubt import Saving, doubt_of
 from ascendsim.studies.hardware.gains import Asking
 from ascendsim.studies.hardware.plans import GRADIENTS, Best, Family, Plans
 from ascendsim.studies.hardware.records import (
+    ENERGY,
     OVER_BUDGET,
     Design,
     DesignAnswer,
@@ -40,7 +41,6 @@ from ascendsim.studies.tuning.tune import Tuner, compute_dtype_of, point_of
 
 Place = tuple[StudiedLayer, str]  # a layer, and one of its gradients
 NO_CHANGE = "as it is"
-ENERGY = "result.energy_uj"
 
 
 @default_arithmetic

@@ -36,6 +36,7 @@ class DevicesQuestion:
     devices   None: the dies of the product's package
     gb_per_s, latency_us   of the link; None: those of the package
     most      part of the step that counts as none
+    factor    of the package's rate, where no other is given
     """
 
     title: str
@@ -48,6 +49,7 @@ class DevicesQuestion:
     gb_per_s: Fraction | None = None
     latency_us: Fraction | None = None
     most: Fraction = Fraction(1, 100)
+    factor: Fraction = Fraction(1)
 
     def ring(self, profile: Profile) -> DeviceRing:
         """Return the devices and their link.
@@ -65,7 +67,8 @@ class DevicesQuestion:
         devices = own.dies if self.devices is None else self.devices
         if devices < 2:
             raise ConfigError(f"{profile.variant}: is one die to a package; give --devices of 2 or more")
-        return DeviceRing(devices, Fraction(str(rate)), Fraction(str(latency)))
+        exact = Fraction(str(rate)) * (self.factor if self.gb_per_s is None else 1)
+        return DeviceRing(devices, exact, Fraction(str(latency)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Does every product load, and do around the cube what its generation does?"""
 
 import dataclasses
+import json
 import pickle
 import re
 import shutil
@@ -484,6 +485,45 @@ def test_a_new_file_without_a_model_names_all_that_must_be_filled_in(tmp_path):
     # What may be absent is there as well, as a comment; each figure has its meaning, each meaning a figure.
     known = set(re.findall(r"(?m)^# (\w+)(?: \[[^\]]+\])?: (.+)$", text))
     assert {meaning for _, meaning in known} == set(meanings().values())
+
+
+TEXTS = {
+    "core_structure": "split",
+    "npu_arch": "mine",
+    "deterministic_default": False,
+    "cores.vector": 2,
+    "cube.mmad_head_cycles": 1,
+    **{f"cube.{name}": 16 for name in ("m0", "n0", "rates.float16.k0", "rates.float16.block_k")},
+    **{f"load3d.{buffer}.command_covers": "matrix" for buffer in ("L0A", "L0B")},
+    **{f"load3d.{buffer}.fast_strides": [1] for buffer in ("L0A", "L0B")},
+    **{f"load3d.{buffer}.fractal_bytes": 512 for buffer in ("L0A", "L0B")},
+    **{f"links.{link}.efficiency": 0.5 for link in ("l2_read", "l2_write", "memory")},
+    **{f"buffers.{buffer}.capacity_bytes": 65536 for buffer in ("L1", "L0A", "L0B", "L0C", "UB")},
+    **{f"paths.{way}.pipe": "MTE2" for way in ("GM_L1", "GM_UB")},
+    **{f"paths.{way}.pipe": "MTE1" for way in ("L1_L0A", "L1_L0B")},
+    "paths.UB_GM.pipe": "MTE3",
+    "paths.L0C_GM.pipe": "FIX",
+    "accumulation.float16": "block:16:RNE",
+}
+
+
+@pytest.mark.parametrize("structure", ["split", "unified"])
+def test_a_new_file_loads_and_runs_once_every_mark_is_filled_in(tmp_path, structure):
+    table, lines, split = "", [], structure == "split"
+    given = TEXTS | {"core_structure": structure, "cores.vector": 2 * split}
+    for line in new_product().splitlines():
+        table = line[1:-1] + "." if line.startswith("[") else table
+        if f"  # {FILL_IN}" in line:
+            name = line.partition(" = ")[0]
+            filled = given.get(f"{table}{name}", 1 if name.startswith("cube") else 32)
+            line = line.replace("{ ", f"{{ value = {json.dumps(filled)}, ", 1)
+        lines.append(line)
+    text = "\n".join(lines)
+    file = write(tmp_path, text)
+    with pytest.raises(ConfigError, match=r"npu_arch 'mine' is new, .* such as product = \"910B\""):
+        estimate(LAYER, product=file)
+    file = write(tmp_path, text.replace('# product = "910B"', 'product = "910B"'))
+    assert estimate(LAYER, product=file).cycles > 0
 
 
 def test_every_path_of_the_schema_has_a_meaning():

@@ -281,6 +281,16 @@ def test_energy_has_a_minimum_between_the_clocks_where_leakage_is_high(tmp_path,
     by_clock = {one.figures.get("clock.cube_mhz", 1800): one for one in timed}
     assert min(by_clock, key=lambda clock: by_clock[clock].cost) == least
     assert sorted(by_clock, key=lambda clock: by_clock[clock].tuned_us) == [1800, 1500, 1000, 500]
+    # What is decided is no doubt.
+    assert not any("picojoules" in note for note in codesign_answered(found).notes)
+    product.write_text(
+        product.read_text().replace(
+            '4, source = "a test", confidence = "design"',
+            '4, source = "a test", confidence = "assumed", range = [2, 8]',
+        )
+    )
+    (note,) = [note for note in codesign_answered(found).notes if "picojoules" in note]
+    assert "of 18 in [energy] 1 have a range, and 1 are assumed" in note
     # It is refused by itself, and none of its calls was timed.
     assert beyond.reason == (
         "clock.cube_mhz: got 2000; energy.voltage_v of own has voltages for 500 to 1800 MHz: take a clock "

@@ -79,6 +79,13 @@ def test_two_dies_are_what_910C_means_and_others_state_their_link(tmp_path, caps
     assert step["reduce_us"] == sent / 1800
     assert step["alone_share"] == sent / (round(step["calls_us"] * 1800) + sent)
     assert step["added_us"] < step["reduce_us"]
+    assert main([*words, "--product", "910C", "--link-gb-per-s", "x0.5"]) == 0
+    half = json.loads(capsys.readouterr().out)
+    assert half["ring"] == {"devices": 2, "gb_per_s": 112.0, "latency_us": 0.2}
+    # A part of what is assumed is assumed.
+    assert "with 112 GB/s (assumed, 56 to 112) and 0.2 us" in half["answer"]
+    assert main([*words, "--product", "910C", "--link-gb-per-s", "x0"]) != 0
+    assert "'x0' is no factor of a rate; give one above 0, such as x0.5" in capsys.readouterr().err
     assert main([*words, "--product", "910B2"]) != 0
     assert "its file has no link between devices" in capsys.readouterr().err
     # The product's link lies in a range; that of the user does not.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from fractions import Fraction
 from typing import Any
 
@@ -25,13 +26,17 @@ def add_devices(kinds: Any) -> Any:
         "Time the backward of a network on each of several devices, which share the images, and the ring "
         "all-reduce of the gradients over the link between them, with and without overlap.",
         _EXAMPLES,
+        starts=("step",),
     )
     add_layers(what)
     what.add_argument(
         "--devices", type=positive, metavar="N", help="devices in a ring (the dies of the package)"
     )
     what.add_argument(
-        "--link-gb-per-s", type=finite, metavar="RATE", help="10^9 bytes a second, each way (the product's)"
+        "--link-gb-per-s",
+        type=_rate,
+        metavar="RATE",
+        help="10^9 bytes a second, each way, or a factor such as x0.5 (the product's)",
     )
     what.add_argument("--link-latency-us", type=finite, metavar="US", help="of each step (the product's)")
     what.add_argument(
@@ -50,8 +55,10 @@ def devices(arguments: Any) -> int:
 
     for name, least in (("link_gb_per_s", 0.001), ("link_latency_us", 0.0), ("most", 0.0)):
         value = getattr(arguments, name)
-        if value is not None and not value >= least:
+        if isinstance(value, (int, float)) and not value >= least:
             raise ConfigError(f"--{name.replace('_', '-')} is {value:g}; it must be {least:g} or more")
+    asked = arguments.link_gb_per_s
+    factor = asked if isinstance(asked, Fraction) else None
     title, layers = layers_of(arguments)
     starts = tuple(dict.fromkeys(arguments.l2_start or ("step",)))
     questions = [
@@ -63,9 +70,10 @@ def devices(arguments: Any) -> int:
             arguments.dtype,
             arguments.cube_math_type,
             arguments.devices,
-            _exact(arguments.link_gb_per_s),
+            None if factor else _exact(arguments.link_gb_per_s),
             _exact(arguments.link_latency_us),
             Fraction(str(arguments.most)) / 100,
+            factor or Fraction(1),
         )
         for product in products_of(arguments)
     ]
@@ -74,6 +82,16 @@ def devices(arguments: Any) -> int:
         write_calls(arguments, engine, [point for _, points in found for point in points])
     output_of(arguments).write([answer for answer, _ in found], devices_answered, devices_compared)
     return 0
+
+
+def _rate(text: str) -> float | Fraction:
+    """Read a rate, or the factor of the product's own rate as a fraction."""
+    if not text.startswith("x"):
+        return finite(text)
+    factor = Fraction(str(finite(text[1:])))
+    if factor <= 0:
+        raise ArgumentTypeError(f"{text!r} is no factor of a rate; give one above 0, such as x0.5")
+    return factor
 
 
 def _exact(value: float | None) -> Fraction | None:

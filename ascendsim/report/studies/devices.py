@@ -60,7 +60,9 @@ def _ranged(answer: DevicesAnswer) -> str:
     figure = load_profile(answer.question.product).figures.get("package.link_gb_per_s")
     if answer.question.gb_per_s is not None or figure is None or figure.range is None:
         return ""
-    return f" ({figure.confidence}, {value(figure.range[0])} to {value(figure.range[-1])})"
+    factor = float(answer.question.factor)
+    low, high = (value(end * factor if factor != 1 else end) for end in (figure.range[0], figure.range[-1]))
+    return f" ({figure.confidence}, {low} to {high})"
 
 
 def devices_answered(answer: DevicesAnswer) -> Answered:

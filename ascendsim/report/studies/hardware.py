@@ -30,6 +30,7 @@ from ascendsim.report.studies.hardware_words import (
 from ascendsim.report.tables import value
 from ascendsim.studies.hardware.records import (
     CORES,
+    ENERGY,
     Design,
     DesignAnswer,
     Gain,
@@ -43,6 +44,8 @@ from ascendsim.timing.l2 import l2_meanings
 
 # So many changes fit a screen, whatever they do.
 MANY = 12
+# Tables of a product file that no call's time reads.
+UNTIMED = ("package.", "energy.")
 TIMES = (
     *(us("before", "base_us"), us("same plan", "same_us")),
     *(us("planned anew", "anew_us"), us("better", "better_us")),
@@ -228,6 +231,11 @@ def notes(answer: HardwareAnswer, *, short: bool = False) -> list[str]:
         found.append(
             f"A dash: plans of {answer.variant} as it is do not fit the changed product. So with {change}: "
             f"{row.layer}: {row.misfit}."
+        )
+    if idle := sorted(path for path in own if path.startswith(UNTIMED)):
+        found.append(
+            f"No call's time hangs on {', '.join(idle)}: ask `ascendsim study devices` of package, "
+            "`ascendsim study traffic` of energy."
         )
     margin = answer.question.margin
     found += _launches(answer)
@@ -492,10 +500,28 @@ def codesign_page(answer: DesignAnswer) -> Page:
         if dots
         else ()
     )
-    section = Section("Designs", _left_out(answer), pictures, (codesign_table(answer),))
+    section = Section(
+        "Designs", (*_energies(answer), *_left_out(answer)), pictures, (codesign_table(answer),)
+    )
     title = f"Which designs are worth their cost? {answer.question.title} on {answer.variant}"
     definitions = DESIGN_DEFINITIONS | l2_meanings(answer.question.starts)
     return Page(title, codesign_sentence(answer), (section,), definitions)
+
+
+def _energies(answer: DesignAnswer) -> tuple[str, ...]:
+    """Say how sure the picojoules in a cost are: it counts their values alone."""
+    if ENERGY not in answer.question.cost.results:
+        return ()
+    figures = load_profile(answer.question.product).figures
+    weights = [figure for path, figure in figures.items() if path.startswith("energy.") and "_pj" in path]
+    ranged = sum(one.range is not None for one in weights)
+    assumed = sum(one.confidence == "assumed" for one in weights)
+    if not ranged and not assumed:
+        return ()
+    return (
+        f"Costs count picojoules at their values: of {len(weights)} in [energy] {ranged} have a range, and "
+        f"{assumed} are assumed; `ascendsim study traffic` says between what the energy lies.",
+    )
 
 
 def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
@@ -524,7 +550,7 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
 
 def codesign_answered(answer: DesignAnswer) -> Answered:
     """Tell an answer."""
-    said = f"Counted: {DESIGN_DEFINITIONS['counted']}", *_left_out(answer)
+    said = f"Counted: {DESIGN_DEFINITIONS['counted']}", *_energies(answer), *_left_out(answer)
     return Answered(codesign_page(answer), codesign_record(answer), (codesign_table(answer),), said)
 
 

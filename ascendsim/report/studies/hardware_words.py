@@ -202,8 +202,10 @@ def _saving(gain: Gain, margin: float) -> str:
     if not gain.plan_share:
         return said
     also = "and" if gain.own_share > 0 and verdict(gain, margin) in SURE else "but"
+    small = " (within the margin)" if gain.plan_share <= margin else ""
     return (
-        f"{said}, {also} another plan that the product as it is can follow saves {share(gain.plan_share)} %,"
+        f"{said}, {also} another plan that the product as it is can follow saves "
+        f"{share(gain.plan_share)} %{small},"
     )
 
 

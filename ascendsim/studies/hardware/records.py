@@ -16,6 +16,7 @@ from ascendsim.studies.records import StudyAnswer
 from ascendsim.studies.verdicts import Condition
 
 Mask = tuple[bool, bool, bool]
+ENERGY = "result.energy_uj"  # in a formula of cost
 CORES = ("cores.cube", "cores.vector")  # figures of which kernels may leave a part idle
 
 
