@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,8 +58,11 @@ def run_kernel(
              than that of the program, or somebody observes; otherwise every instruction is executed
     Checked  each instruction is held to what it says of slots, slices, sizes and formats, and each core to
              elements of its own (`program/checked.py`); programs of the package are checked by its tests
-    Raises   ProgramError where a program reads what was never written; checked, as `checked.py` says
+    Raises   ProgramError where a program reads what was never written; checked, as `checked.py` says, and for
+             an input that is missing, of another size, or of a type whose values a carrier does not hold
     """
+    if checked:
+        _require_given(kernel, gm)
     # NaN spoils whatever reads it, so an element that nobody wrote shows in the result.
     for name, tensor in kernel.tensors.items():
         if name not in gm:
@@ -87,6 +91,20 @@ def run_kernel(
                 instruction.execute(memories[core])
                 if observe is not None:
                     observe(phase, core, instruction)
+
+
+def _require_given(kernel: Kernel, gm: dict[str, Carrier]) -> None:
+    """Refuse tensors that are missing, of another size, or of a type whose values a carrier does not hold."""
+    carrier = kernel.math.carrier
+    for name, tensor in kernel.tensors.items():
+        array, wants = gm.get(name), f"{kernel.name} takes {name} of shape {tensor.shape} in {carrier}; given"
+        if array is None and tensor.role == "input":
+            raise ProgramError(f"{wants} are only: {', '.join(gm) or 'none'}")
+        size = prod(tensor.shape if tensor.permuted is None else tensor.permuted[0])
+        if array is not None and array.size != size:
+            raise ProgramError(f"{wants} is one of shape {array.shape}, {array.size} elements, not {size}")
+        if array is not None and not np.can_cast(array.dtype, carrier):
+            raise ProgramError(f"{wants} is {array.dtype}, of which that holds not all values")
 
 
 def _run_checked(

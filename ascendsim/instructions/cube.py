@@ -376,7 +376,8 @@ class Mmad(_Mmad, Command):
     The first product of a tile begins it with zero, or with a row of `bias` in the bias table.
 
     Shapes   a (m, k), b (k, n), c (m, n), bias (n,)
-    Types    a, b of `compute_dtype` (a rate key of the profile); c and bias float32, of int8 int32
+    Types    a, b of `compute_dtype` (a rate key of the profile); c and bias float32; of int8, in a kernel of
+             `MathSettings(IntegerSum())`, int32
     Pipe     M
     Cost     head + ceil(m/m0) ceil(n/n0) ceil(k/k0) fractal products, each m0 n0 k0 / macs_per_cycle cycles;
              the result is visible mmad_latency later. k is the outermost loop: the first piece of the result
@@ -433,13 +434,18 @@ class Mmad(_Mmad, Command):
         """Accumulate; the first product of a tile begins with zero.
 
         Raises   ProgramError if a slot holds a tile of another shape: something overwrote it too early; for a
-                 bias of a product that begins no tile
+                 bias of a product that begins no tile; for int8 in arithmetic of floats, or the other way
         """
         # The first product begins the tile: the device does not read what L0C holds.
         if self.first:
             memory.begin(self.dst, (self.m, self.n), None if self.bias is None else memory.tile(self.bias))
         elif self.bias is not None:
             raise ProgramError(f"Mmad adds to {self.dst!r} and has a bias; give it to the first product")
+        if (self.compute_dtype == "int8") != (memory.math.carrier == "int32"):
+            raise ProgramError(
+                f"Mmad of {self.compute_dtype} in a kernel whose sums are {memory.math.carrier}; give the "
+                "kernel MathSettings(IntegerSum()) for int8, an AccumulationModel for floats"
+            )
         a, b, c = memory.tile(self.a), memory.tile(self.b), memory.accumulator(self.dst)
         # A slot that was overwritten too early would give wrong numbers without a word, were shapes equal;
         # where they differ, that is seen here.

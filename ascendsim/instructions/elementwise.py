@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import ceil, prod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from ascendsim.errors import ProgramError
 from ascendsim.instructions.vector import BLOCK_BYTES, on_the_cube_clock, vector_cost
 from ascendsim.numerics.dtypes import ELEMENTS, find, itemsize_of
 from ascendsim.numerics.format_rounding import narrow_to_odd
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ascendsim.profile import Profile
     from ascendsim.program.places import CoreMemory
 
+Done = TypeVar("Done")
 # What is done to two elements; NaN where one of them is, as nobody has published more.
 BINARY: Final[Mapping[str, Callable[..., Any]]] = {
     "Add": np.add,
@@ -62,6 +64,16 @@ UNARY: Final[Mapping[str, Callable[..., Any]]] = {
 }
 # What takes repeats of another kind than its fellows.
 _KINDS: Final[Mapping[str, str]] = {**dict.fromkeys(("Exp", "Ln", "Sqrt"), "exp"), "Div": "divide"}
+
+
+def chosen(table: Mapping[str, Done], does: str) -> Done:
+    """Return what a name stands for.
+
+    Raises   ProgramError for a name that the table lacks
+    """
+    if does not in table:
+        raise ProgramError(f"nothing is done by the name of {does!r}; say one of {', '.join(table)}")
+    return table[does]
 
 
 def kind_of_repeat(profile: Profile, does: str, dtype: str, usual: str) -> str:
@@ -250,7 +262,7 @@ class Binary(_Binary, OnTiles):
         """Combine."""
         # A float32 sum, difference or product of narrower formats rounds again without harm: 24 bits are more
         # than twice theirs and two.
-        made = BINARY[self.does](memory.tile(self.a), memory.tile(self.b))
+        made = chosen(BINARY, self.does)(memory.tile(self.a), memory.tile(self.b))
         memory.new_tile(self.dst, made.shape)[...] = memory.convert(made, self.dtype)
 
     def cost(self, profile: Profile) -> Cost:
@@ -303,7 +315,7 @@ class Unary(_Unary, SlotToSlot):
 
     def execute(self, memory: CoreMemory) -> None:
         """Change."""
-        made = UNARY[self.does](memory.tile(self.src), np.float32(self.scalar))
+        made = chosen(UNARY, self.does)(memory.tile(self.src), np.float32(self.scalar))
         if made.dtype == np.float64:
             made = made.astype(np.float32) if self.dtype == "float32" else narrow_to_odd(made)
         memory.new_tile(self.dst, made.shape)[...] = memory.convert(made, self.dtype)
@@ -406,7 +418,7 @@ class Compare(_Compare, OnTiles):
     def execute(self, memory: CoreMemory) -> None:
         """Compare."""
         other = np.float32(self.scalar) if self.b is None else memory.tile(self.b)
-        made = COMPARED[self.does](memory.tile(self.a), other)
+        made = chosen(COMPARED, self.does)(memory.tile(self.a), other)
         memory.new_tile(self.dst, made.shape)[...] = made
 
     def _kinds(self) -> tuple[str, str]:
@@ -457,7 +469,7 @@ class Select(_Select, OnTiles):
     def width(self, given: int, shape: tuple[int, ...]) -> int:
         """Return the bytes of an element of its format; those given are the mask's."""
         del given, shape
-        return find(self.dtype, ELEMENTS).itemsize
+        return itemsize_of(self.dtype)
 
     def execute(self, memory: CoreMemory) -> None:
         """Select."""

@@ -200,7 +200,8 @@ class CopyL1ToFb(CopyL1ToBt):
     """Copy the scales of columns from L1 to the Fixpipe buffer.
 
     Shapes   both alike
-    Types    8 bytes each (a tensor of itemsize 8), whose carrier holds the scale; of int8 products its bits
+    Types    8 bytes each: GmTensor("scale", (n,), "float32", 8), given as float32; in a kernel of int8
+             products (`MathSettings(IntegerSum())`) as its bits: `scale.view(np.int32)`
     Pipe     FIX
     Cost     head + bytes / rate + latency of the path L1_FB, but least_cycles in all
     """

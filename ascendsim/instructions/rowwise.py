@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 
 from ascendsim.errors import ProgramError
-from ascendsim.instructions.elementwise import BINARY, OnTiles, kind_of_repeat
+from ascendsim.instructions.elementwise import BINARY, OnTiles, chosen, kind_of_repeat
 from ascendsim.instructions.vector import BLOCK_BYTES, vector_cost
 from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.program.instruction import WIDTH, Cost, SlotToSlot, Told
@@ -90,7 +90,7 @@ class ReduceRows(_ReduceRows, OnTiles):
 
         Raises   ProgramError for wide rows without a scratch tile
         """
-        name, neutral = REDUCED[self.does]
+        name, neutral = chosen(REDUCED, self.does)
         lanes = in_repeat(self.dtype)
         count = ceil(self.columns / lanes)
         if count > 1 and self.scratch is None:
@@ -205,7 +205,7 @@ class BinaryRows(_BinaryRows, OnTiles):
         """Combine."""
         each = memory.tile(self.b)
         each = each.reshape(self.rows, -1)[:, :1] if self.along == "rows" else each.reshape(1, self.columns)
-        made = BINARY[self.does](memory.tile(self.a).reshape(self.rows, self.columns), each)
+        made = chosen(BINARY, self.does)(memory.tile(self.a).reshape(self.rows, self.columns), each)
         memory.new_tile(self.dst, made.shape)[...] = memory.convert(made, self.dtype)
 
     def cost(self, profile: Profile) -> Cost:

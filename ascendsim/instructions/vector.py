@@ -103,12 +103,14 @@ class _CopyUbToGm(NamedTuple):
     bytes: int
     atomic: bool = False
     padded_rows: int = 0
+    converts: bool = False
 
 
 class CopyUbToGm(_CopyUbToGm, Command):
-    """Copy a tile in UB to GM, in the tensor's dtype, or add it there in float32.
+    """Copy a tile in UB to GM, or add it there in float32.
 
-    `padded_rows` as of `CopyGmToUb`: rows of UB that are no whole blocks.
+    `padded_rows` as of `CopyGmToUb`: rows of UB that are no whole blocks. One that `converts` rounds to the
+    tensor's dtype, too: the cast that a device needs before takes nothing here.
 
     Pipe     MTE3
     Cost     head + row_cycles for each padded row + bytes over the shared links at no more than the path's
@@ -133,6 +135,13 @@ class CopyUbToGm(_CopyUbToGm, Command):
     def shape(self) -> Hashable:
         """A key of all values that the cost depends on."""
         return self.dst.tensor.name, self.bytes, self.atomic, self.padded_rows
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """The tile has elements of the tensor's format, unless it converts them."""
+        to = self.dst.tensor
+        due = Told(f"{to.name} of {to.dtype}", to.itemsize, (self.src,), WIDTH)
+        return () if self.converts else (due,)
 
     @classmethod
     def of(cls, dst: Gm, src: Slot, *, atomic: bool = False) -> Self:

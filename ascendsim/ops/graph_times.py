@@ -154,6 +154,11 @@ def _cube_utilisation(kernel: Kernel, profile: Profile, cycles: int) -> float:
     return kernel.macs / (cycles * peak)
 
 
+def kernel_result(kernel: Kernel, profile: Profile) -> KernelResult:
+    """Return the result of a kernel of your own on a warm L2, such as `write_trace` takes."""
+    return GraphTimes(profile, "warm", None).add(kernel)
+
+
 _log = logging.getLogger(__name__)
 
 

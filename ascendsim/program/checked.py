@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from ascendsim.program.program import Program
 
 
+OTHER_FORMAT = "name the format that the tile has, or cast it before"
+
+
 class _Touched(NamedTuple):
     """A slice of GM that an instruction of a core reads, writes or adds to."""
 
@@ -352,7 +355,9 @@ class CheckedMemory(CoreMemory):
             found[slot] = {"elements": size, WIDTH: before}.get(unit, size * width)
         for slot, true in found.items():
             if said != true and not (unit == "bytes at least" and said > true):
-                raise self._wrong(f"says {field} = {said}; {slot!r} has {true} {unit}", f"say {true}")
+                # A field that names a format, or the instruction itself, says the bytes: no number mends it.
+                do = f"say {true}" if getattr(self._made, field, None) == said else OTHER_FORMAT
+                raise self._wrong(f"says {field} = {said}; {slot!r} has {true} {unit}", do)
 
     def _wrong(self, what: str, do: str) -> ProgramError:
         core = named(self._watch.cores[self._core])

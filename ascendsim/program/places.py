@@ -107,9 +107,11 @@ class Gm(NamedTuple):
     def counts(self) -> tuple[int, ...]:
         """How many indices it takes along each axis of its tensor.
 
-        Raises   ProgramError where it leaves its tensor
+        Raises   ProgramError where it leaves its tensor, or its index is no tuple
         """
         tensor, index = self
+        if not isinstance(index, tuple):
+            raise ProgramError(f"a slice of {tensor.name} has the index {index!r}; write ({index!r},)")
         if len(index) > len(tensor.shape):
             raise ProgramError(f"{self.text} has {len(index)} indices, its tensor {len(tensor.shape)} axes")
         counts = []
@@ -407,6 +409,10 @@ class Ring:
         return self.last
 
 
+def _mixed(buffer: str) -> ProgramError:
+    return ProgramError(f"{buffer} has slots with addresses and without; give each of them one, or none")
+
+
 class Reserved:
     """Reserved parts of the buffers of one core, or of a cube core and the vector cores beside it."""
 
@@ -422,8 +428,14 @@ class Reserved:
     ) -> tuple[Slot, ...]:
         """Reserve `copies` slots of one buffer of core `on`.
 
-        Raises   CapacityError naming buffer, need and capacity, or the buffers that the product has
+        Raises   CapacityError naming buffer, need and capacity, or the buffers that the product has;
+                 ProgramError where other slots of the buffer have addresses
         """
+        if self._placed.get(pipe_on(on, buffer)):
+            raise _mixed(pipe_on(on, buffer))
+        return self._taken(buffer, size_bytes, name, copies, on)
+
+    def _taken(self, buffer: str, size_bytes: int, name: str, copies: int, on: int) -> tuple[Slot, ...]:
         figures = self.profile.buffers.get(buffer)
         if figures is None:
             raise CapacityError(
@@ -463,10 +475,10 @@ class Reserved:
                     f"{other.at:#x} has some: nothing would order their users; take one slot, or other bytes"
                 )
         if used != max([other.at + other.size_bytes for other in before], default=0):
-            raise ProgramError(f"{own} has slots without addresses; give each of them one, or none")
+            raise _mixed(own)
         # From there on it takes its size, behind what is free.
         self.used_bytes[own] = at
-        [slot] = self.slots(buffer, size_bytes, name, on=on)
+        [slot] = self._taken(buffer, size_bytes, name, 1, on)
         slot.at = at
         self.used_bytes[own] = max(used, self.used_bytes[own])
         before.append(slot)

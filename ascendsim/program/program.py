@@ -398,7 +398,7 @@ class ProgramBuilder(Reserved):
 
         `reads` and `writes` are slots of a hand-over, beside those that the instruction itself names.
 
-        Raises   ProgramError if it reads a slot that nothing has written
+        Raises   ProgramError if it reads a slot that nothing has written, or names what is no slot
         """
         if on or reads or writes:
             if not 0 <= on <= VECTOR_CORES:
@@ -407,6 +407,12 @@ class ProgramBuilder(Reserved):
                     f"has core 0, and beside a cube core the vector cores 1 to {VECTOR_CORES}"
                 )
             self._posts[len(self)] = Post(on, reads, writes)
+        for slot in (*instruction.reads, *reads, *instruction.writes, *writes):
+            if not isinstance(slot, Slot):
+                raise ProgramError(
+                    f"instruction {len(self)} ({type(instruction).__name__}) has {slot!r} for a slot; of the "
+                    "tuple that `slots` returns take one: [tile] = b.slots(...)"
+                )
         for slot in (*instruction.reads, *reads):
             if slot.index not in self._written:
                 raise ProgramError(

@@ -9,8 +9,9 @@ import pytest
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import Mmad, Submatrix
-from ascendsim.instructions.elementwise import Cast
+from ascendsim.instructions.elementwise import Cast, Compare, Select, Unary
 from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
+from ascendsim.instructions.rowwise import ReduceRows
 from ascendsim.instructions.vector import Add, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.program.checked import CheckedMemory, apart
@@ -88,12 +89,13 @@ def through_one_slot(hazards=HAZARDS):
 
 
 def through_a_cast(hazards=HAZARDS):
-    """Round four rows to float16: each cast must wait for its load, each store for its cast."""
+    """Round four rows to float16: each cast must wait for its load, each store for its casts."""
     b = ProgramBuilder(TOY, hazards)
     before, after = b.slots("UB", 32, "before", 4), b.slots("UB", 32, "after", 4)
     for index in range(4):
         b.add(load(before[index], X, index))
         b.add(Cast(after[index], before[index], "float16", 8, 4))
+        b.add(Cast(after[index], after[index], "float32", 8, 2))
         b.add(store(Y, index, after[index]))
     return kernel_of([b.build()])
 
@@ -186,7 +188,7 @@ def test_a_random_order_keeps_pipes_in_order_and_respects_waits(seed):
     run_kernel(kernel, {"x": ones_and_more()}, order=seed, observe=journal)
     program = kernel.phases[0].work[0].build()
     order = [program.instructions.index(instruction) for _, _, instruction in journal]
-    assert sorted(order) == list(range(12))  # each of them once
+    assert sorted(order) == list(range(16))  # each of them once
     place = {index: at for at, index in enumerate(order)}
     for index in order:
         for other in (*program.after_done[index], *program.after_end[index]):
@@ -455,10 +457,11 @@ def alone(make, slots=("x",), size=32):
     b = ProgramBuilder(TOY)
     for instruction in make(*[b.slots("UB", size, name)[0] for name in slots]):
         b.add(instruction)
-    return kernel_of([b.build()], tensors=(X, Y, H))
+    return kernel_of([b.build()], tensors=(X, Y, H, H_OUT))
 
 
 H = GmTensor("h", (4, 8), "float16", 2)
+H_OUT = GmTensor("o", (4, 8), "float16", 2, "output")
 FIRST = slice(0, 1), slice(0, 8)
 
 
@@ -565,22 +568,23 @@ def of_another_program():
     return kernel_of([b.build()])
 
 
-def cube_of(width, dtype, buffers=("L0A", "L0B", "L0C")):
-    """Multiply two tiles of float16 by what claims to be of another format, or lie elsewhere."""
+def cube_of(width, dtype, buffers=("L0A", "L0B", "L0C"), a=None):
+    """Multiply two tiles, of float16 if nobody says `a`, by what claims another format, or lies elsewhere."""
+    a = a or A
     b = ProgramBuilder(TOY)
     l1 = b.slots("L1", 512, "a")[0]
     l0a, l0b, l0c = (
         b.slots(buffer, size, "c")[0] for buffer, size in zip(buffers, (512, 512, 1024), strict=True)
     )
     square = Submatrix(0, 16, 0, 16, False, width)
-    b.add(CopyGmToL1.of(l1, Gm(A, ())))
+    b.add(CopyGmToL1.of(l1, Gm(a, ())))
     b.add(LoadL0A(l0a, l1, square))
     b.add(LoadL0B(l0b, l1, square))
     b.add(Mmad(l0c, l0a, l0b, 16, 16, 16, dtype, True))
-    return Kernel("cube", (Phase("all", (CoreWork(Core("cube", 0), 0, b.build),)),), {"a": A}, MATH)
+    return Kernel("cube", (Phase("all", (CoreWork(Core("cube", 0), 0, b.build),)),), {"a": a}, MATH)
 
 
-A = GmTensor("a", (16, 16), "float16", 2)
+A, A8 = GmTensor("a", (16, 16), "float16", 2), GmTensor("a", (16, 16), "int8", 1)
 WRONG = {
     "a slot of one byte": (
         lambda: alone(lambda x: [CopyGmToUb.of(x, Gm(X, (slice(0, 2),)))], size=1),
@@ -625,6 +629,42 @@ WRONG = {
     "a product of another format": (
         lambda: cube_of(2, "float32"),
         r"3 \(Mmad\) says compute_dtype float32 = 4; L0A.* has 2 bytes of an element",
+    ),
+    "a product of bytes summed as floats": (
+        lambda: cube_of(1, "int8", a=A8),
+        r"Mmad of int8 in a kernel whose sums are float32; give the kernel MathSettings\(IntegerSum\(\)\)",
+    ),
+    "a store that would convert": (
+        lambda: alone(lambda x: [CopyGmToUb.of(x, Gm(H, (0,))), CopyUbToGm.of(row(Y, 0), x)]),
+        r"1 \(CopyUbToGm\) says y of float32 = 4; UB:x.* has 2 bytes .*; name the format .*, or cast it",
+    ),
+    "a store that would convert what is selected": (
+        lambda: alone(
+            lambda x, y: [
+                load(x, X, 0),
+                Compare(y, x, None, "GT", 8, scalar=3),
+                Select(x, y, x, None, 8),
+                CopyUbToGm.of(row(H_OUT, 0), x),
+            ],
+            "xy",
+        ),
+        r"3 \(CopyUbToGm\) says o of float16 = 2; UB:x.* has 4",
+    ),
+    "a function without a name": (
+        lambda: alone(lambda x: [load(x, X, 0), Unary(x, x, "Tanh", 8)]),
+        "by the name of 'Tanh'; say one of Adds, .*Relu",
+    ),
+    "a reduction without a name": (
+        lambda: alone(lambda x: [load(x, X, 0), ReduceRows(x, x, None, "Mean", 1, 8)]),
+        "by the name of 'Mean'; say one of Sum, Max, Min",
+    ),
+    "an index that is no tuple": (
+        lambda: alone(lambda x: [CopyGmToUb.of(x, Gm(X, 2))]),
+        r"a slice of x has the index 2; write \(2,\)",
+    ),
+    "a tuple of slots": (
+        lambda: alone(lambda x: [CopyGmToUb.of((x,), Gm(X, (0,)))]),
+        r"0 \(CopyGmToUb\) has \(UB:x.*,\) for a slot; .*\[tile\] = b.slots",
     ),
     "a load of another format": (
         lambda: cube_of(4, "float16"),
@@ -678,6 +718,46 @@ def test_a_checked_run_refuses(name):
     make, words = WRONG[name]
     with pytest.raises(ProgramError, match=words):
         run_kernel(make(), {"x": ones_and_more(), "h": ones_and_more(), "a": np.ones((16, 16), np.float32)})
+
+
+GIVEN = {
+    "nothing": ({"z": ones_and_more()}, r"takes x of shape \(4, 8\) in float32; given are only: z"),
+    "another size": (
+        {"x": np.ones((4, 4), np.float32)},
+        r"takes x of shape \(4, 8\) .*; given is one of shape \(4, 4\), 16 elements, not 32",
+    ),
+    "float64": ({"x": np.ones((4, 8))}, "in float32; given is float64, of which that holds not all values"),
+    "bits of scales": ({"x": np.ones((4, 8), np.uint64)}, "given is uint64"),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_checked_run_looks_at_what_it_is_given(name):
+    given, words = GIVEN[name]
+    with pytest.raises(ProgramError, match=words):
+        run_kernel(kernel_of([copied(0, 0)]), given)
+
+
+def test_a_run_takes_elements_of_a_narrower_type():
+    gm = {"x": np.ones((4, 8), np.float16)}
+    run_kernel(kernel_of([copied(0, 0)]), gm)
+    assert gm["y"][0].tolist() == [1.0] * 8
+
+
+def test_a_store_that_converts_rounds_to_its_tensor():
+    gm = {"x": np.full((4, 8), 0.1, np.float32), "h": ones_and_more()}
+    run_kernel(alone(lambda x: [load(x, X, 0), CopyUbToGm(row(H_OUT, 0), x, 16, converts=True)]), gm)
+    assert gm["o"][0].tolist() == [float(np.float16(0.1))] * 8
+
+
+@pytest.mark.parametrize("first", ["slot_at", "slots"])
+def test_slots_of_a_buffer_have_addresses_or_none(first):
+    b = ProgramBuilder(TOY)
+    takes = {"slot_at": lambda: b.slot_at("UB", 64, 32, "x"), "slots": lambda: b.slots("UB", 32, "y")}
+    takes.pop(first)()
+    [other] = takes.values()
+    with pytest.raises(ProgramError, match="UB has slots with addresses and without"):
+        other()
 
 
 @pytest.mark.parametrize("engine", ["simpy", "compiled"])

@@ -9,8 +9,14 @@ from itertools import pairwise
 import pytest
 
 from ascendsim import ConvProblem, estimate, load_profile
-from ascendsim.program.kernel import Core
+from ascendsim.instructions.vector import CopyGmToUb
+from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
+from ascendsim.ops.graph_times import kernel_result
+from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
+from ascendsim.program.places import Gm, GmTensor
+from ascendsim.program.program import ProgramBuilder
 from ascendsim.report.trace import Bytes, l2_rates, write_trace
+from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.timeline import PhaseTimeline
 from tests.helpers.toy_machines import (
     COMPUTE,
@@ -49,6 +55,19 @@ def spans(events, name=None):
         for e in events
         if e["ph"] == "X" and name in (None, e["name"])
     ]
+
+
+def test_a_kernel_of_your_own_has_a_trace(tmp_path):
+    product, x = load_profile("910B2"), GmTensor.of("x", (64,), "float32")
+    b = ProgramBuilder(product)
+    b.add(CopyGmToUb.of(b.slots("UB", 256, "x")[0], Gm(x, ())))
+    math = MathSettings(AccumulationModel.parse("exact:RNE"))
+    made = Kernel("load", (Phase("all", (CoreWork(Core("vector", 0), 0, b.build),)),), {"x": x}, math)
+    assert write_trace(tmp_path / "trace.json", [kernel_result(made, product)], product, 100) == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert len(spans(events, "CopyGmToUb")) == 1
+    [kernel] = [e for e in events if e.get("cat") == "kernel"]
+    assert kernel["args"]["cycles"] == measure_kernel(made, product).cycles
 
 
 def test_every_span_is_where_it_was(traced):

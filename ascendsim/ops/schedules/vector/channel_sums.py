@@ -236,4 +236,4 @@ class SumsNest(Nest):
         """Bring the sums of a block to their place."""
         rows = self.blocks[block]
         place = Gm(self.sums, (part, slice(channel, channel + rows)))
-        return CopyUbToGm(place, total, rows * self.sums.itemsize)
+        return CopyUbToGm(place, total, rows * self.sums.itemsize, converts=True)

@@ -245,7 +245,8 @@ def sums_program(profile: Profile, parts: GmTensor, target: GmTensor | None, sum
             if number:
                 b.add(PipeBarrier("V"))  # each sum needs the one before
             b.add(Add(total, other, prod(shape)))
-        store(b, target or parts, place if target else (rows[0], *place), total, prod(shape))
+        gm = Gm(target or parts, place if target else (rows[0], *place))
+        b.add(CopyUbToGm(gm, total, prod(shape) * gm.tensor.itemsize, converts=True))
     return b.build()
 
 
