@@ -362,6 +362,8 @@ TORCH = {"Record", *(f"Conv{way}{axes}d" for way in ("", "Transpose") for axes i
 CALLS = {"status": 500, "definition": 8, "two_phases": 8, "views": 15, "tbc": 15}
 CALLS |= {"gradients_only": 30, "torch_layers": 30}
 CALLS |= {"nasty": 1000, "call_file": 60, "rule_file": 60}
+# A study that is killed, and a command that is interrupted, start processes.
+CALLS |= {"damaged_file": 100, "damaged_store": 6, "command_line": 30, "killed_study": 1, "interrupted": 2}
 
 
 @pytest.mark.parametrize("name", fuzzing.FUZZERS)
