@@ -366,7 +366,13 @@ CALLS |= {"nasty": 1000, "call_file": 60, "rule_file": 60}
 CALLS |= {"damaged_file": 100, "damaged_store": 6, "command_line": 30, "killed_study": 1, "interrupted": 2}
 
 
-@pytest.mark.parametrize("name", fuzzing.FUZZERS)
+# One killed study is among the tests of studies.
+SLOW = {"killed_study"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in fuzzing.FUZZERS]
+)
 def test_random_calls_are_answered(name):
     outcomes, failures = fuzzing.fuzz([name], seed=0, seconds=0, calls=CALLS[name])
     assert not failures, "\n".join(failures.values())
