@@ -27,8 +27,6 @@ from ascendsim.numerics import dtypes
 from ascendsim.numerics.dtypes import DType, dtype, positive_values
 from ascendsim.numerics.factor import ALONE, Threads
 from ascendsim.numerics.format_rounding import (
-    INFINITY,
-    MAGNITUDE,
     QUIET,
     Float32Array,
     decode_codes,
@@ -101,22 +99,23 @@ def hf32(values: npt.ArrayLike, mantissa_bits: int, ties: str = "RNE") -> Float3
 def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
     """Round away the low `drop` bits of every pattern; a carry runs into the exponent and on to Inf."""
     bits = values.view(np.uint32)
-    magnitude = bits & MAGNITUDE
-    low = np.uint32(drop)
-    half = np.uint32(1 << (drop - 1))
+    low, half, kept = np.uint32(drop), np.uint32(1 << (drop - 1)), ~np.uint32((1 << drop) - 1)
     match ties:
         case "RNE":
             # Just below half, plus the last kept bit: a tie carries only from an odd one.
-            rounded = magnitude + (half - np.uint32(1)) + (magnitude >> low & np.uint32(1))
+            rounded = np.asarray(bits >> low)
+            rounded &= np.uint32(1)
+            rounded += bits
+            rounded += half - np.uint32(1)
         case "RNA":
-            rounded = magnitude + half
+            rounded = np.asarray(bits + half)
         case _:
-            rounded = magnitude
-    rounded = np.asarray(rounded >> low << low | bits & ~MAGNITUDE)
+            rounded = np.array(bits)
+    rounded &= kept
     # A NaN could carry into the sign, or lose all its fraction and read as Inf: it is cut and made quiet.
-    nan = magnitude > INFINITY
+    nan = np.isnan(values)
     if nan.any():
-        np.copyto(rounded, (bits | QUIET) >> low << low, where=nan)
+        np.copyto(rounded, (bits | QUIET) & kept, where=nan)
     return rounded.view(np.float32)
 
 

@@ -95,6 +95,7 @@ FLOAT8_E5M2 = DType("float8_e5m2", 8, 5, 2, 15, 57344.0, storage_name="float8_e5
 HIFLOAT8 = DType("hifloat8", 8, 4, 3, 0, 32768.0, tapered=True)
 
 DTYPES = (FLOAT16, BFLOAT16, FLOAT32, HF32_11, HF32_10, FLOAT8_E4M3FN, FLOAT8_E5M2, HIFLOAT8)
+_BY_NAME = {one.name: one for one in DTYPES}
 INT8, INT32 = Integer("int8", 8), Integer("int32", 32)
 # What elements of tensors in memory may be.
 ELEMENTS: tuple[DType | Integer, ...] = (*DTYPES, INT8, INT32)
@@ -133,7 +134,11 @@ def dtype(name: "str | DType | np.dtype[Any] | type") -> DType:
     name    a name, a `DType`, or a numpy dtype or scalar type (ml_dtypes' types included)
     Raises  UnsupportedError with the nearest known name
     """
-    return name if isinstance(name, DType) else find(name, DTYPES)
+    if isinstance(name, DType):
+        return name
+    kind = _name_of_kind(name) if isinstance(name, np.dtype) else name
+    found = _BY_NAME.get(kind) if isinstance(kind, str) else None
+    return found or find(kind, DTYPES)
 
 
 def find(name: Named, known: tuple[Format, ...]) -> Format:

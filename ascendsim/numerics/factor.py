@@ -111,20 +111,20 @@ class Cuts(NamedTuple):
 
     places   the cuts of all of them, rising; those of each begin with its start and end with its end
     firsts   (products + 1,): the number of the first cut of each, and of all
+    longest  the number of steps of the longest piece
     """
 
     places: Places
     firsts: Places
+    longest: int
 
     @classmethod
     def of(cls, cuts: Sequence[Places]) -> Cuts:
         """Put the cuts of some products together."""
-        return cls(np.concatenate(cuts), np.cumsum([0, *map(len, cuts)]))
-
-    def longest(self) -> int:
-        """Return the number of steps of the longest piece."""
+        places = np.concatenate(cuts)
         # From the end of one product to the start of the next there is nothing.
-        return int(np.diff(self.places).max(initial=0))
+        longest = int(np.diff(places).max(initial=0))
+        return cls(places, np.cumsum([0, *map(len, cuts)]), longest)
 
     def each(self) -> list[Places]:
         """Return the cuts of each product."""

@@ -101,11 +101,14 @@ class ConvolutionMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Take the convolutions; leave the rest to torch."""
+        return self._dispatched(func, args, kwargs or {})
+
+    def _dispatched(self, func: Any, args: Any, given: Any) -> Any:
+        # Not a method of torch's name: torch wraps each of those, at the price of a small operator.
         if func is FORWARD:
             return self._forward(*args)
         if func is BACKWARD:
             return self._backward(*args)
-        given = kwargs or {}
         # Without autograd torch hands over whole operators, conv2d say; their convolutions come back here.
         if torch.is_inference_mode_enabled():
             with self:
@@ -357,7 +360,7 @@ class Simulation(ConvolutionMode):
         given = kwargs or {}
         asked = self._products.asked(func, args, given) if "product" in self._operators else None
         if asked is None:
-            return super().__torch_dispatch__(func, types, args, given)
+            return self._dispatched(func, args, given)
         run: Any = self._product_of if isinstance(asked, ProductPass) else self._sum_of
         return self._taken(asked.layer, asked.by_torch, partial(run, asked))
 

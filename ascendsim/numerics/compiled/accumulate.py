@@ -7,7 +7,7 @@ Importing this module is light; the compiler and the one kernel a model needs ar
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,21 @@ import numpy.typing as npt
 from ascendsim.errors import ConfigError, ShapeError, UnsupportedError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.accumulation import MAX_BLOCK, AccumulationModel
-from ascendsim.numerics.factor import ALONE, Cuts, Factor, FactorRange, Floats, Places, Threads, cuts_of
+from ascendsim.numerics.factor import (
+    ALONE,
+    Cuts,
+    Factor,
+    FactorRange,
+    Floats,
+    Places,
+    Threads,
+    Values,
+    cuts_of,
+    matrix_factor,
+)
 
 if TYPE_CHECKING:
+    from ascendsim.numerics.compiled.lines import LineRuns
     from ascendsim.numerics.compiled.workspace import KernelModel
 
 
@@ -25,6 +37,7 @@ FloatArray = npt.NDArray[np.float32]
 Kernel = Callable[[FloatArray, FloatArray, FloatArray], None]
 
 _FLOAT32 = np.dtype(np.float32)
+NOTHING: Final = Values(np.empty(0, np.float32))  # of a factor whose elements are of no interest
 _LOW_HALF_BITS = np.int32(0xFFF)
 _ALL = 1 << 30  # more products than any k, and as many as a long integer can add without a carry
 
@@ -208,29 +221,102 @@ def products_at(
     model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts, threads: Threads = ALONE
 ) -> Floats:
     """Return the result of `products_of` with known cuts."""
-    m, n, count = len(a.lines), len(b.lines), len(cuts.firsts) - 1
-    if not cuts.longest():
-        return np.zeros((count, m, n), np.float32)
-    # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
-    rows, columns = _panel(model)
-    a, b = a.filled(rows).unlocked(), b.filled(columns).unlocked()
-    c = np.empty((count, len(a.lines), len(b.lines)), np.float32)
-    product = prepared(model, a, b, cuts.places)
-    # Shared along the axis that has more panels, so that all threads have some.
-    axis = _longer_axis(c.shape[1:], (rows, columns))
+    return PlannedProducts.of(model, a, b, cuts).made(a.values, b.values, threads)
 
-    # Accumulators that are written once only, by those who add to them, are not written with zeros before.
-    begins = bool(np.diff(cuts.firsts).min() > 1)
 
-    def add(own: slice) -> None:
-        part, whole = FactorRange(own.start, own.stop), FactorRange(0, c.shape[2 - axis])
-        left, right = (whole, part) if axis else (part, whole)
-        if not begins:
-            c[:, slice(*left), slice(*right)] = 0.0
-        product.add(left, right, cuts, c, begins)
+class PlannedProducts(NamedTuple):
+    """What products of known places have in common, whatever their elements are.
 
-    threads.share(add, c.shape[1 + axis], (rows, columns)[axis])
-    return c[:, :m, :n]
+    a, b    factors of whole panels, without elements
+    begins  accumulators are written once only, by those who add to them
+    m, n    lines of the factors as they were given
+    runs    of both factors, where a kernel reads them
+    """
+
+    model: AccumulationModel
+    a: Factor
+    b: Factor
+    cuts: Cuts
+    begins: bool
+    m: int
+    n: int
+    runs: "tuple[LineRuns, LineRuns] | None"
+
+    @classmethod
+    def of(cls, model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts) -> Self:
+        """Plan products of factors whose elements are not looked at, and are not kept."""
+        rows, columns = _panel(model)
+        # Whole panels where panels are filled: what is over repeats the last line, and is cut off again.
+        left, right = (
+            one._replace(values=NOTHING).filled(unit).unlocked() for one, unit in ((a, rows), (b, columns))
+        )
+        begins = bool(np.diff(cuts.firsts).min() > 1)
+        runs = _runs_of(model, left, right, cuts.places) if cuts.longest else None
+        return cls(model, left, right, cuts, begins, len(a.lines), len(b.lines), runs)
+
+    def made(self, a: Values, b: Values, threads: Threads = ALONE) -> Floats:
+        """Return the accumulators, (products, m, n), of factors with these elements."""
+        model, cuts, begins = self.model, self.cuts, self.begins
+        count = len(cuts.firsts) - 1
+        if not cuts.longest:
+            return np.zeros((count, self.m, self.n), np.float32)
+        left, right = self.a._replace(values=a), self.b._replace(values=b)
+        c = np.empty((count, len(left.lines), len(right.lines)), np.float32)
+        product = _prepared(model, left, right, cuts.places, self.runs)
+        # Shared along the axis that has more panels, so that all threads have some.
+        panel = _panel(model)
+        axis = _longer_axis(c.shape[1:], panel)
+
+        def add(own: slice) -> None:
+            part, whole = FactorRange(own.start, own.stop), FactorRange(0, c.shape[2 - axis])
+            rows, columns = (whole, part) if axis else (part, whole)
+            if not begins:
+                c[:, slice(*rows), slice(*columns)] = 0.0
+            product.add(rows, columns, cuts, c, begins)
+
+        threads.share(add, c.shape[1 + axis], panel[axis])
+        return c[:, : self.m, : self.n]
+
+
+# Lines and steps of matrices whose places are remembered: 2 x 128 KiB.
+_KEPT_LINES: Final = 1 << 14
+
+
+def planned_matrices(
+    model: AccumulationModel,
+    m: int,
+    n: int,
+    k: int,
+    turned_a: bool,
+    turned_b: bool,
+    base_k: int,
+    images: int = 1,
+) -> PlannedProducts:
+    """Return the product of a matrix and of so many matrices side by side, in Mmads of `base_k` steps.
+
+    turned_a, turned_b   as `matrix_factor` takes them
+    """
+    made = _known_matrices if m + n * images + k <= _KEPT_LINES else _planned_matrices
+    return made(model, m, n, k, turned_a, turned_b, base_k, images)
+
+
+def _planned_matrices(
+    model: AccumulationModel,
+    m: int,
+    n: int,
+    k: int,
+    turned_a: bool,
+    turned_b: bool,
+    base_k: int,
+    images: int,
+) -> PlannedProducts:
+    a = matrix_factor(NOTHING, m, k, turned=turned_a)
+    b = matrix_factor(NOTHING, n, k, turned=turned_b, images=range(images))
+    ends = np.array([*range(base_k, k, base_k), k])
+    return PlannedProducts.of(model, a, b, cuts_of_products(model, ends, [len(ends)]))
+
+
+_known_matrices = lru_cache(maxsize=64)(_planned_matrices)
 
 
 def _longer_axis(shape: Sequence[int], panel: tuple[int, int]) -> int:
@@ -241,12 +327,34 @@ def _longer_axis(shape: Sequence[int], panel: tuple[int, int]) -> int:
 
 def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> GatheredProduct:
     """Return a product under a model; with a kernel here, m and n are whole multiples of its panels."""
+    return _prepared(model, a, b, cuts, _runs_of(model, a, b, cuts))
+
+
+def _runs_of(
+    model: AccumulationModel, a: Factor, b: Factor, cuts: Places
+) -> "tuple[LineRuns, LineRuns] | None":
+    """Return the runs that the kernel of blocks reads; None: another one makes the product."""
+    if not _is_usual(model) or model.kind != "block" or not isinstance(model.block, int) or model.block < 2:
+        return None
+    from ascendsim.numerics.compiled.lines import LineRuns
+
+    return LineRuns.left(a, cuts, model.block), LineRuns.right(b)
+
+
+def _prepared(
+    model: AccumulationModel,
+    a: Factor,
+    b: Factor,
+    cuts: Places,
+    runs: "tuple[LineRuns, LineRuns] | None",
+) -> GatheredProduct:
     if not _is_usual(model):
         return WrittenOut(model, a, b, cuts)
-    if model.kind == "block" and isinstance(model.block, int) and model.block > 1:
+    if runs is not None:
         from ascendsim.numerics.compiled.gathered_kernels import BlockProducts
 
-        return BlockProducts(a, b, cuts, model.block)
+        assert isinstance(model.block, int)
+        return BlockProducts(a, b, runs, model.block)
     from ascendsim.numerics.compiled.gathered_kernels import Chain
 
     # A block of one product is a fused step of a chain.

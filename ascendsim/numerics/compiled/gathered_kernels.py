@@ -27,15 +27,14 @@ from ascendsim.numerics.compiled.block_sums import (
 from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.lines import (
     FactorLines,
+    LineRuns,
     ReductionPiece,
     copy_columns,
     copy_rows,
-    left_lines,
     measure_columns,
     measure_rows,
     pack_rows,
     panel_of,
-    right_lines,
 )
 from ascendsim.numerics.compiled.packing import (
     MARGIN,
@@ -89,7 +88,7 @@ class Chain:
         self, rows: FactorRange, columns: FactorRange, cuts: Cuts, c: Floats, begins: bool = False
     ) -> None:
         """Add some rows and columns of every product to those of c (products, m, n), or to +0."""
-        longest = cuts.longest()
+        longest = cuts.longest
         if not longest:
             return
         a, b = self._product
@@ -256,11 +255,12 @@ class BlockProducts:
 
     Shapes   a (m, k), b (n, k), m and n whole multiples of ROWS and LANES
     Cuts     of all reductions; blocks begin at each, and full blocks end at all but the ends of Mmads
+    runs     of both factors, as `LineRuns` says
     block    products of a block
     """
 
-    def __init__(self, a: Factor, b: Factor, cuts: Places, block: int) -> None:
-        self._a, self._b = left_lines(a, cuts, block), right_lines(b)
+    def __init__(self, a: Factor, b: Factor, runs: tuple[LineRuns, LineRuns], block: int) -> None:
+        self._a, self._b = runs[0].measured(a, summed=True), runs[1].measured(b, summed=False)
         usual = Rounding(RNE, False, 0.0)
         self._model = KernelModel(block, usual, False, usual, False)
 
@@ -268,7 +268,7 @@ class BlockProducts:
         self, rows: FactorRange, columns: FactorRange, cuts: Cuts, c: Floats, begins: bool = False
     ) -> None:
         """Add some rows and columns of every product to those of c (products, m, n), or to +0."""
-        longest, block = cuts.longest(), self._model.block
+        longest, block = cuts.longest, self._model.block
         if not longest:
             return
         lines = min(rows.stop - rows.start, _BLOCK_LINES)

@@ -7,7 +7,7 @@ cache; the columns of one are copied to lie together. The operands of a piece of
 
 from collections.abc import Callable
 from math import gcd
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from llvmlite import ir
@@ -202,25 +202,36 @@ class ReductionPiece(NamedTuple):
     blocks: int
 
 
-def left_lines(a: Factor, cuts: Places, block: int) -> FactorLines:
-    """Return a left factor, measured where blocks are made of whole runs of ROWS elements or more."""
-    run = gcd(a.run, block)
-    # A block that begins inside a run has other extents than whole runs.
-    whole = run % ROWS == 0 and not np.any(cuts[:-1] % run) and not np.any(a.lines % run)
-    run = run if whole else 0
-    return _lines(a, run, _runs(a.values, run, a.values.sums, True))
+class LineRuns(NamedTuple):
+    """What `FactorLines` says of places alone."""
 
+    lines: Array
+    steps: Array
+    run: int
 
-def right_lines(b: Factor) -> FactorLines:
-    """Return a right factor, measured where the columns of a panel lie side by side."""
-    run = LANES if _are_side_by_side(b) else 0
-    return _lines(b, run, _runs(b.values, run, b.values.extents, False))
+    @classmethod
+    def left(cls, a: Factor, cuts: Places, block: int) -> Self:
+        """Return those of a left factor, in runs where blocks are whole runs of ROWS elements or more."""
+        run = gcd(a.run, block)
+        # A block that begins inside a run has other extents than whole runs.
+        whole = run % ROWS == 0 and not np.any(cuts[:-1] % run) and not np.any(a.lines % run)
+        return cls._of(a, run if whole else 0)
 
+    @classmethod
+    def right(cls, b: Factor) -> Self:
+        """Return those of a right factor, in runs where the columns of a panel lie side by side."""
+        return cls._of(b, LANES if _are_side_by_side(b) else 0)
 
-def _lines(factor: Factor, run: int, extents: Array) -> FactorLines:
-    unit = max(run, 1)
-    runs = factor.lines // unit, factor.steps // unit
-    return FactorLines(factor.values.singles, factor.lines, factor.steps, extents, *runs, run)
+    @classmethod
+    def _of(cls, factor: Factor, run: int) -> Self:
+        unit = max(run, 1)
+        return cls(factor.lines // unit, factor.steps // unit, run)
+
+    def measured(self, factor: Factor, *, summed: bool) -> FactorLines:
+        """Return the factor with the extents of its runs; `summed`: sums of magnitudes, as of a left one."""
+        values = factor.values
+        extents = _runs(values, self.run, values.sums if summed else values.extents, summed)
+        return FactorLines(values.singles, factor.lines, factor.steps, extents, *self)
 
 
 def _are_side_by_side(b: Factor) -> bool:

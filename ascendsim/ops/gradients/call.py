@@ -13,6 +13,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,23 @@ import numpy as np
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.numerics.casts import HALF
-from ascendsim.numerics.compiled.accumulate import product_of
+from ascendsim.numerics.compiled.accumulate import (
+    NOTHING,
+    PlannedProducts,
+    cuts_of_products,
+    planned_matrices,
+)
 from ascendsim.numerics.compiled.turned import turned, turned_to_halves
-from ascendsim.numerics.factor import ALONE, Factor, Threads, Values, is_known, matrix_factor
+from ascendsim.numerics.factor import ALONE, Factor, Threads, Values, is_known
 from ascendsim.ops.gradients.filters import filter_gradient, winograd_gradient
-from ascendsim.ops.gradients.layouts import Formats, PixelPlanes, Planes, packed_kernels
+from ascendsim.ops.gradients.layouts import (
+    KEPT_ELEMENTS,
+    Formats,
+    PixelPlanes,
+    Planes,
+    packed_kernels,
+    plane_places,
+)
 from ascendsim.ops.lowering.call import Call, Mask, told_of
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
 from ascendsim.ops.problems.orders import DgradOrder, MatmulOrder, WgradOrder, WinogradOrder
@@ -130,9 +143,10 @@ def image_gradient(
         if planes.values.size < 2 * images.size and (pixels := planes.inner()) is not None:
             laid_out[group] = pixels
         taken = np.ascontiguousarray(kernels[group, :, :, phase.rows, phase.cols])
-        made_of = _ImageProduct(planes, taken, own, model, threads, backwards=gemm.backwards)
+        asked = ImagePlaces(planes.values.shape, sliding, taken.shape, own, model, gemm.backwards)
+        made_of = _ImageProduct(asked, planes.read.values, Values(taken), threads)
         for depth, pairs in enumerate(gemm.depths):
-            sums = made_of.sums(pairs).reshape(problem.batch, -1, columns)
+            sums = made_of.sums(tuple(pairs)).reshape(problem.batch, -1, columns)
             if alone:
                 turn = turned_to_halves if to_halves else turned
                 return turn(sums, threads).reshape(problem.input), laid_out
@@ -150,79 +164,100 @@ def _phases(sliding: Sliding, order: DgradOrder) -> list[tuple[StridePhase, Dgra
     return [(phase, order.of_phase(number)) for number, phase in each if order.phases[number]]
 
 
-class _ImageProduct:
-    """The product of one group: planes of the source against kernels (KD, C1, KH, KW, C0, columns).
+Pairs = tuple[tuple[int, int], ...]  # of (kernel, source) depths
 
+
+class ImagePlaces(NamedTuple):
+    """Where the product of one group finds its factors.
+
+    planes      shape of the planes of the source; kernels: (KD, C1, KH, KW, C0, columns)
     backwards   the taps are taken from the last to the first
     """
 
-    def __init__(
-        self,
-        planes: Planes,
-        kernels: Floats,
-        order: DgradOrder,
-        model: AccumulationModel,
-        threads: Threads,
-        *,
-        backwards: bool,
-    ) -> None:
-        self._planes, self._read, self._order = planes, planes.read, order
-        self._kernels, self._columns, self._depth = Values(kernels), kernels.shape[-1], kernels[0].size
-        self._model, self._threads = model, threads
-        first = np.array([self._read.image(number, 0) for number in range(len(planes.values))])
-        self._pixels = (first[:, None] + self._read.pixels).reshape(-1)
-        # The reduction at one kernel depth: channel groups, taps, channels of the group.
-        c0, c1 = order.c0, kernels.shape[1]
-        channels = np.arange(c1)[:, None, None] * c0 + np.arange(c0)
-        self._left = (channels + planes.taps()[:, None]).reshape(-1)
-        right = np.arange(self._left.size).reshape(kernels.shape[1:-1]) * kernels.shape[-1]
-        self._right = (right[:, ::-1, ::-1] if backwards else right).reshape(-1)
+    planes: tuple[int, ...]
+    sliding: Sliding
+    kernels: tuple[int, ...]
+    order: DgradOrder
+    model: AccumulationModel
+    backwards: bool
 
-    def sums(self, pairs: Sequence[tuple[int, int]]) -> Floats:
+    @property
+    def taps(self) -> Places:
+        """How far from the first tap's place each tap lies."""
+        return plane_places(self.planes, self.sliding).taps
+
+    @property
+    def pixels(self) -> Places:
+        """Where every output pixel begins to read, image after image."""
+        first = np.arange(self.planes[0]) * prod(self.planes[1:])
+        return (first[:, None] + plane_places(self.planes, self.sliding).read).reshape(-1)
+
+    def part(self, pairs: Pairs, number: int) -> PlannedProducts:
+        """Return a part of the reduction, at every pair of depths one after the other."""
+        c0, runs = self.order.c0, self.order.runs()
+        first, length = (sum(map(sum, some)) * c0 for some in (runs[:number], runs[number : number + 1]))
+        return self.steps(pairs, slice(first, first + length), np.array(runs[number]) * c0, self.pixels)
+
+    def steps(self, pairs: Pairs, steps: slice | Places, mmads: Places, pixels: Places) -> PlannedProducts:
+        """Return some steps of the reduction, in Mmads of these lengths, by pair of depths."""
+        c0, columns = self.order.c0, np.arange(self.kernels[-1])
+        # The reduction at one kernel depth: channel groups, taps, channels of the group.
+        channels = np.arange(self.kernels[1])[:, None, None] * c0 + np.arange(c0)
+        own = (channels + self.taps[:, None]).reshape(-1)
+        theirs = np.arange(own.size).reshape(self.kernels[1:-1]) * columns.size
+        theirs = (theirs[:, ::-1, ::-1] if self.backwards else theirs).reshape(-1)
+        left = [source * prod(self.planes[2:]) + own[steps] for _, source in pairs]
+        right = [kernel * prod(self.kernels[1:]) + theirs[steps] for kernel, _ in pairs]
+        ends = np.cumsum(np.tile(mmads, len(pairs)))
+        a = Factor(NOTHING, pixels, np.concatenate(left), c0)
+        b = Factor(NOTHING, columns, np.concatenate(right))
+        return PlannedProducts.of(self.model, a, b, cuts_of_products(self.model, ends, [len(ends)]))
+
+
+# One for each part of a layer of a large network that differs from others.
+_known_part = lru_cache(maxsize=64)(ImagePlaces.part)
+
+
+class _ImageProduct:
+    """The product of one group: planes of the source against kernels."""
+
+    def __init__(self, asked: ImagePlaces, planes: Values, kernels: Values, threads: Threads) -> None:
+        self._asked, self._given = asked, (planes, kernels, threads)
+        self._part = _known_part if prod(asked.planes) <= KEPT_ELEMENTS else ImagePlaces.part
+
+    def sums(self, pairs: Pairs) -> Floats:
         """Return the accumulators of all pixels at a depth that these (kernel, source) depths reach."""
-        runs = self._order.runs()
+        asked, order = self._asked, self._asked.order
+        parts = len(order.parts) or 1
         # A reduction in one piece begins in L0C, several are added to the zero in global memory.
-        if pairs and len(runs) == 1 and not self._order.tap_loop:
-            return self._part(pairs, slice(0, self._left.size), runs[0])
-        total, first = np.zeros((self._pixels.size, self._columns), np.float32), 0
+        if pairs and parts == 1 and not order.tap_loop:
+            return self._made(self._part(asked, pairs, 0))
+        pixels = asked.planes[0] * prod(asked.sliding.out_size)
+        total = np.zeros((pixels, asked.kernels[-1]), np.float32)
         if not pairs:
             return total
-        if self._order.tap_loop:
+        if order.tap_loop:
             return self._in_passes(pairs, total)
-        for slices in runs:
-            last = first + sum(slices) * self._order.c0
-            total += self._part(pairs, slice(first, last), slices)
-            first = last
+        for number in range(parts):
+            total += self._made(self._part(asked, pairs, number))
         return total
 
-    def _part(self, pairs: Sequence[tuple[int, int]], part: slice, slices: tuple[int, ...]) -> Floats:
-        """Return a part of the reduction, at every pair of depths one after the other."""
-        return self._steps(pairs, part, np.array(slices) * self._order.c0, self._pixels)
+    def _made(self, planned: PlannedProducts) -> Floats:
+        made: Floats = planned.made(*self._given)[0]
+        return made
 
-    def _in_passes(self, pairs: Sequence[tuple[int, int]], total: Floats) -> Floats:
+    def _in_passes(self, pairs: Pairs, total: Floats) -> Floats:
         """Add what every tile of pixels has of each pass, in all images."""
-        planes, order = self._planes, self._order
-        groups = self._left.size // (planes.taps().size * order.c0)
-        of_image = np.arange(len(planes.values))[:, None] * self._read.pixels.size
+        asked, order, places = self._asked, self._asked.order, self._asked.pixels
+        of_image = np.arange(asked.planes[0])[:, None] * prod(asked.sliding.out_size)
         for tile in order.tiles:
             pixels = (of_image + np.arange(tile[0], sum(tile))).reshape(-1)
-            parts = steps_of_tile(planes.sliding, order, groups, tile)
-            made = [self._steps(pairs, *steps, self._pixels[pixels]) for steps in parts]
+            parts = steps_of_tile(asked.sliding, order, asked.kernels[1], tile)
+            made = [self._made(asked.steps(pairs, *steps, places[pixels])) for steps in parts]
             if made:
                 # A reduction in one piece begins in L0C, several are added to the zero in global memory.
                 total[pixels] = made[0] if len(made) == 1 else add_in_order([total[pixels], *made])
         return total
-
-    def _steps(
-        self, pairs: Sequence[tuple[int, int]], steps: slice | Places, mmads: Places, pixels: Places
-    ) -> Floats:
-        """Return the sums of some steps of the reduction, in Mmads of these lengths, by pair of depths."""
-        left = [self._read.image(0, source) + self._left[steps] for _, source in pairs]
-        right = [kernel * self._depth + self._right[steps] for kernel, _ in pairs]
-        ends = np.cumsum(np.tile(mmads, len(pairs)))
-        a = Factor(self._read.values, pixels, np.concatenate(left), self._order.c0)
-        b = Factor(self._kernels, np.arange(self._columns), np.concatenate(right))
-        return product_of(self._model, a, b, ends, self._threads)
 
 
 # What is read here, by `image_gradient`, `filter_gradient` and `winograd_gradient`.
@@ -333,11 +368,9 @@ def product_gradient(
     """
     p = product.problem
     left, right = (Values(operands[name]) for name in (product.left, product.right))
-    a = matrix_factor(left, p.m, p.k, turned=p.transpose_a)
     # All images in one go: the columns of one, then those of the next.
-    b = matrix_factor(right, p.n, p.k, turned=not p.transpose_b, images=range(p.batch))
-    ends = np.array([*range(order.base_k, p.k, order.base_k), p.k])
-    sums = product_of(model, a, b, ends, threads)
+    places = p.m, p.n, p.k, p.transpose_a, not p.transpose_b, order.base_k
+    sums = planned_matrices(model, *places, images=p.batch).made(left, right, threads)[0]
     if not product.axes:
         return sums
     by_image = sums.reshape(p.m, p.batch, p.n).swapaxes(0, 1)

@@ -8,7 +8,7 @@ reduction lie is worked out once, unless it is a large one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ascendsim.instructions.winograd import PIXELS, POINTS, WINDOW, big_line, in_plane, small_line, taps_line
-from ascendsim.numerics.compiled.accumulate import cuts_of_products, product_of, products_at
+from ascendsim.numerics.compiled.accumulate import NOTHING, PlannedProducts, cuts_of_products, product_of
 from ascendsim.numerics.compiled.turned import turn_to
 from ascendsim.numerics.factor import ALONE, Factor, Threads, Values
 from ascendsim.ops.gradients.layouts import PixelPlanes, Planes
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ascendsim.numerics.accumulation import AccumulationModel
-    from ascendsim.numerics.factor import Cuts
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.ops.problems.orders import StreamOrder, WgradOrder, WinogradOrder
     from ascendsim.ops.problems.products import WgradGemm
@@ -58,7 +57,7 @@ def part_of(
 
 # Of parts that are made in one go: their places take 1 MiB.
 _STEPS = 1 << 16
-# Of a reduction that is remembered: its places take half a MiB.
+# Of a reduction that is remembered: its places take a MiB.
 _KEPT_STEPS = 1 << 15
 
 
@@ -83,19 +82,13 @@ class PixelSide(NamedTuple):
         return np.frombuffer(self.places, np.int64)
 
 
-class Reduction(NamedTuple):
-    """Parts that are made in one go: where each step lies on the small and the big side, and their cuts."""
-
-    left: Places
-    right: Places
-    cuts: Cuts
-
-
 class ReductionSides(NamedTuple):
     """Inputs of the parts of a reduction, besides the order of additions.
 
     batch   images; width: pixels of a row of the small side
     pairs   (small depth, big depth) that meet at a kernel depth
+    lines   channels of the small and of the big side
+    taps    (taps,) int64: how far from the first one each tap of the big side lies, as bytes
     """
 
     small: PixelSide
@@ -103,6 +96,8 @@ class ReductionSides(NamedTuple):
     batch: int
     width: int
     pairs: tuple[tuple[int, int], ...]
+    lines: tuple[int, int]
+    taps: bytes
 
     @property
     def steps(self) -> int:
@@ -110,7 +105,9 @@ class ReductionSides(NamedTuple):
         return len(self.pairs) * self.batch * len(self.small.places) // np.dtype(np.int64).itemsize
 
 
-def reductions(sides: ReductionSides, order: WgradOrder, model: AccumulationModel) -> Sequence[Reduction]:
+def reductions(
+    sides: ReductionSides, order: WgradOrder, model: AccumulationModel
+) -> Iterable[PlannedProducts]:
     """Return the parts of a reduction in their order, some in one go; nobody may change the arrays."""
     # An order of arrivals is an array, which has no hash.
     if sides.steps > _KEPT_STEPS or order.arrivals is not None:
@@ -118,13 +115,23 @@ def reductions(sides: ReductionSides, order: WgradOrder, model: AccumulationMode
     return _remembered(sides, order, model)
 
 
-def _reductions(sides: ReductionSides, order: WgradOrder, model: AccumulationModel) -> tuple[Reduction, ...]:
+def _reductions(
+    sides: ReductionSides, order: WgradOrder, model: AccumulationModel
+) -> Iterator[PlannedProducts]:
     parts = _ReductionParts(sides, order)
-    return tuple([_joined(some, model) for some in _runs([parts.part(at) for at in range(order.k_split)])])
+    # Columns: taps of the kernel, and for each of them the channels of the big side.
+    rows, columns = (np.arange(lines) for lines in sides.lines)
+    lines = rows, (np.frombuffer(sides.taps, np.int64)[:, None] + columns).reshape(-1)
+    for some in _runs(parts.part(at) for at in range(order.k_split)):
+        yield _joined(some, lines, model)
 
 
 # Some for each layer of a large network.
-_remembered = lru_cache(maxsize=64)(_reductions)
+@lru_cache(maxsize=64)
+def _remembered(
+    sides: ReductionSides, order: WgradOrder, model: AccumulationModel
+) -> tuple[PlannedProducts, ...]:
+    return tuple(_reductions(sides, order, model))
 
 
 class _Part(NamedTuple):
@@ -140,15 +147,16 @@ class _Part(NamedTuple):
         return cls(*[np.zeros(0, np.int64)] * 3)
 
 
-def _joined(parts: Sequence[_Part], model: AccumulationModel) -> Reduction:
+def _joined(
+    parts: Sequence[_Part], lines: tuple[Places, Places], model: AccumulationModel
+) -> PlannedProducts:
     left, right, mmads = (np.concatenate(places) for places in zip(*parts, strict=True))
-    counts = [len(part.mmads) for part in parts]
-    # Calls to come share them.
-    left.flags.writeable = right.flags.writeable = False
-    return Reduction(left, right, cuts_of_products(model, np.cumsum(mmads), counts))
+    a, b = (Factor(NOTHING, own, steps) for own, steps in zip(lines, (left, right), strict=True))
+    cuts = cuts_of_products(model, np.cumsum(mmads), [len(part.mmads) for part in parts])
+    return PlannedProducts.of(model, a, b, cuts)
 
 
-def _runs(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+def _runs(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
     """Yield the parts in their order, as many at a time as have so many steps; one at least."""
     run: list[_Part] = []
     steps = 0
@@ -365,24 +373,21 @@ class _FilterProduct:
         threads: Threads,
     ) -> None:
         self._order, self._model, self._threads = order, model, threads
-        self._rows = np.arange(problem.small_channels)
         self._small = small.values
         planes = Planes.of(big, gemm.sliding, big.shape[1], threads)
         self._big = planes.read.values
-        # Columns: taps of the kernel, and for each of them the channels of the big side.
-        self._columns = (planes.taps()[:, None] + np.arange(big.shape[1])).reshape(-1)
         numbered = numbered_pixels(*gemm.sliding.out_size, order.strip_w)
         small_side, big_side = (
             PixelSide(one.depths, one.size, one.pixels[numbered].tobytes()) for one in (small, planes.read)
         )
-        self._sides = ReductionSides(small_side, big_side, problem.batch, problem.small_size[2], ())
+        lines, taps = (problem.small_channels, big.shape[1]), planes.places.taps.tobytes()
+        size = problem.batch, problem.small_size[2]
+        self._sides = ReductionSides(small_side, big_side, *size, (), lines, taps)
 
     def total(self, pairs: Sequence[tuple[int, int]], *, atomic: bool) -> Floats:
         """Return the sum of all parts of the reduction, (rows, columns)."""
         made: list[Floats] = []
         # Some parts in one go: what they have in common is found once.
         for some in reductions(self._sides._replace(pairs=tuple(pairs)), self._order, self._model):
-            a = Factor(self._small, self._rows, some.left)
-            b = Factor(self._big, self._columns, some.right)
-            made.extend(products_at(self._model, a, b, some.cuts, self._threads))
+            made.extend(some.made(self._small, self._big, self._threads))
         return _together(made, atomic=atomic, tree=self._order.tree)

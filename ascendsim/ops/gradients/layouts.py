@@ -8,9 +8,11 @@ its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -63,6 +65,55 @@ class PixelPlanes:
         return (number * self.depths + depth) * self.size
 
 
+# Elements of planes whose places are remembered: a small layer has no time to work them out.
+KEPT_ELEMENTS = 1 << 18
+
+
+class PlanePlaces(NamedTuple):
+    """Where planes hold what, whatever their elements are.
+
+    rows, cols   that hold pixels, and which pixels of an image these are, as slices
+    pixels       where they begin; read: where each output pixel begins to read, under the first tap
+    taps         (KH * KW,) the distance from the first tap's place to that of each tap
+    inner        where the pixels of an image begin; None if the kernel skips any
+    """
+
+    rows: tuple[slice, slice]
+    cols: tuple[slice, slice]
+    pixels: Places
+    read: Places
+    taps: Places
+    inner: Places | None
+
+
+def plane_places(shape: tuple[int, ...], sliding: Sliding) -> PlanePlaces:
+    """Return the places in planes (N, D, height, width, channels); nobody may change the arrays."""
+    made = _remembered if prod(shape) <= KEPT_ELEMENTS else _plane_places
+    return made(shape[2:], sliding)
+
+
+def _plane_places(shape: tuple[int, int, int], sliding: Sliding) -> PlanePlaces:
+    height, width, channels = shape
+    rows, cols = (_pixels(sliding, axis, extent) for axis, extent in enumerate((height, width)))
+
+    def grid(down: Places, across: Places) -> Places:
+        places: Places = (down[:, None] * width + across) * channels
+        return places.reshape(-1)
+
+    def steps(sizes: Sequence[int], apart: Sequence[int]) -> Places:
+        return grid(*(np.arange(size) * step for size, step in zip(sizes, apart, strict=True)))
+
+    pixels = grid(np.arange(height)[rows[0]], np.arange(width)[cols[0]])
+    given = tuple(some.stop - some.start for some in (rows[1], cols[1]))
+    inner = pixels if given == tuple(sliding.image_size) else None
+    read, taps = steps(sliding.out_size, sliding.stride), steps(sliding.kernel, sliding.dilation)
+    return PlanePlaces(rows, cols, pixels, read, taps, inner)
+
+
+# Two for each layer of a large network that differs from others.
+_remembered = lru_cache(maxsize=64)(_plane_places)
+
+
 @dataclass(frozen=True)
 class Planes:
     """Elements (N, D, height, width, channels) in which every place that the kernel reads is an element."""
@@ -76,14 +127,21 @@ class Planes:
         # These zeros are multiplied as the cube multiplies them: they take their places in a block, and an
         # infinite weight makes NaN of them.
         batch, given, depth = images.shape[:3]
-        extent = [_extent(sliding, axis) for axis in (0, 1)]
-        (rows, from_rows), (cols, from_cols) = (_pixels(sliding, axis, extent[axis]) for axis in (0, 1))
-        values = _framed((batch, depth, *extent, channels), rows, cols, given)
-        depths, height, width = (np.arange(size) for size in (depth, *extent))
-        places = (depths[:, None, None] * extent[0] + height[rows, None]) * extent[1] + width[cols]
+        shape = batch, depth, *(_extent(sliding, axis) for axis in (0, 1)), channels
+        known = plane_places(shape, sliding)
+        (rows, from_rows), (cols, from_cols) = known.rows, known.cols
+        values = _framed(shape, rows, cols, given)
+        places = known.pixels
+        if depth > 1:
+            places = (np.arange(depth)[:, None] * prod(shape[2:]) + places).reshape(-1)
         pixels = images[:, :, :, from_rows, from_cols].reshape(batch, given, -1)
-        turn_to(pixels, places.reshape(-1) * channels, values, threads)
+        turn_to(pixels, places, values, threads)
         return cls(values, sliding)
+
+    @cached_property
+    def places(self) -> PlanePlaces:
+        """Where the planes hold what."""
+        return plane_places(self.values.shape, self.sliding)
 
     @cached_property
     def _flat(self) -> Values:
@@ -93,34 +151,14 @@ class Planes:
     @cached_property
     def read(self) -> PixelPlanes:
         """Where each output pixel of an image begins to read, under the first tap."""
-        (height, width), (down, right) = self.sliding.out_size, self.sliding.stride
-        return self._pixels(np.arange(height) * down, np.arange(width) * right)
-
-    def taps(self) -> Places:
-        """Return the distance from the first tap's place to that of each tap: (KH * KW,)."""
-        (rows, cols), (down, right) = self.sliding.kernel, self.sliding.dilation
-        return self._grid(np.arange(rows) * down, np.arange(cols) * right)
+        return self._pixels(self.places.read)
 
     def inner(self) -> PixelPlanes | None:
         """Return the pixels of the images among all that is here; None if the kernel skips any."""
-        height, width = self.values.shape[2:4]
-        (rows, from_rows), (cols, from_cols) = (
-            _pixels(self.sliding, axis, extent) for axis, extent in enumerate((height, width))
-        )
-        given = from_rows.stop - from_rows.start, from_cols.stop - from_cols.start
-        if given != tuple(self.sliding.image_size):
-            return None
-        return self._pixels(np.arange(height)[rows], np.arange(width)[cols])
+        return None if self.places.inner is None else self._pixels(self.places.inner)
 
-    def _pixels(self, rows: Places, cols: Places) -> PixelPlanes:
-        return PixelPlanes(
-            self._flat, self.values.shape[1], prod(self.values.shape[2:]), self._grid(rows, cols)
-        )
-
-    def _grid(self, rows: Places, cols: Places) -> Places:
-        _, width, channels = self.values.shape[2:]
-        places: Places = (rows[:, None] * width + cols) * channels
-        return places.reshape(-1)
+    def _pixels(self, places: Places) -> PixelPlanes:
+        return PixelPlanes(self._flat, self.values.shape[1], prod(self.values.shape[2:]), places)
 
 
 def _framed(shape: tuple[int, ...], rows: slice, cols: slice, channels: int) -> Floats:

@@ -38,7 +38,7 @@ from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.relayout import FractalsToL1, Turn, TurnTile
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
-from ascendsim.numerics.factor import Values, is_known, matrix_factor
+from ascendsim.numerics.factor import Values, is_known
 from ascendsim.ops.plan import require_whole_units
 from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.problems.orders import MatmulOrder
@@ -385,17 +385,15 @@ def _brought(moves: Sequence[tuple[GmTensor, GmTensor]], memory: CoreMemory) -> 
 def _multiplied(gemm: MatmulGemm, base_k: int, memory: CoreMemory) -> None:
     """Make a whole product: what the programs make, sooner."""
     # Imported here: who asks for cycles alone compiles no arithmetic.
-    from ascendsim.numerics.compiled.accumulate import product_of
+    from ascendsim.numerics.compiled.accumulate import planned_matrices
 
     p, model = gemm.problem, memory.math.accumulation
     assert isinstance(model, AccumulationModel)
-    left, right = Values(memory.array(gemm.a)), Values(memory.array(gemm.b))
-    ends = np.array([*range(base_k, p.k, base_k), p.k])
+    planned = planned_matrices(model, p.m, p.n, p.k, p.transpose_a, not p.transpose_b, base_k)
+    left, right = ([Values(image) for image in memory.array(one)] for one in (gemm.a, gemm.b))
     for batch in range(p.batch):
-        own = 0 if p.shared_a else batch
-        a = matrix_factor(left, p.m, p.k, turned=p.transpose_a, images=range(own, own + 1))
-        b = matrix_factor(right, p.n, p.k, turned=not p.transpose_b, images=range(batch, batch + 1))
-        memory.store(Gm(gemm.c, (batch,)), product_of(model, a, b, ends), atomic=False)
+        made = planned.made(left[0 if p.shared_a else batch], right[batch])[0]
+        memory.store(Gm(gemm.c, (batch,)), made, atomic=False)
 
 
 def through_ub(problem: MatmulProblem, profile: Profile) -> bool:
