@@ -15,7 +15,9 @@ compared in float32, and ulp is HF32's own step, since that is the accuracy of t
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from operator import add, attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +108,8 @@ class Specials:
 
     def __add__(self, other: "Specials") -> "Specials":
         """Return the counts of both tensors."""
-        return Specials(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+        counts = attrgetter(*self.__slots__)
+        return Specials(*map(add, counts(self), counts(other)))
 
     def __str__(self) -> str:
         """Return the shares that are not nothing: 97% Inf, 0.1% zero."""
@@ -117,18 +120,34 @@ class Specials:
         return ", ".join(f"{share}% {named.get(name, name)}" for name, share in told)
 
 
+class _CodeEnds(NamedTuple):
+    """The codes of a format: their type in numpy, all bits but the sign, the largest and the first normal."""
+
+    kind: np.dtype[Any]
+    magnitude: Any
+    largest: int
+    normal: int
+    has_infinity: bool
+
+
+@lru_cache(maxsize=16)
+def _code_ends(given: np.dtype[Any]) -> _CodeEnds:
+    fmt, kind = dtypes.dtype(given), np.dtype(f"u{given.itemsize}")
+    ends = np.array([fmt.max_finite, 2.0**fmt.min_exponent], np.float32).astype(given)
+    largest, normal = (int(code) for code in ends.view(kind))
+    return _CodeEnds(kind, kind.type((1 << 8 * kind.itemsize - 1) - 1), largest, normal, fmt.has_infinity)
+
+
 def specials_of(stored: npt.NDArray[Any]) -> Specials:
     """Count Inf, NaN, largest values, zeros and subnormals of a tensor as it is stored, hifloat8 aside."""
-    fmt = dtypes.dtype(stored.dtype)
-    ends = np.array([fmt.max_finite, 2.0**fmt.min_exponent], np.float32).astype(stored.dtype)
-    kind = np.dtype(f"u{stored.itemsize}")
+    known = _code_ends(stored.dtype)
     # Codes without their sign are in the order of the values; Inf and NaN come last.
-    codes = np.ascontiguousarray(stored).reshape(-1).view(kind) & kind.type((1 << 8 * kind.itemsize - 1) - 1)
-    largest, normal = (int(code) for code in ends.view(kind))
+    codes = np.ascontiguousarray(stored).reshape(-1).view(known.kind) & known.magnitude
     if not codes.size:
         return Specials()
+    largest, normal = known.largest, known.normal
     count, top = np.count_nonzero, int(codes.max())
-    infinite = int(count(codes == largest + 1)) if top > largest and fmt.has_infinity else 0
+    infinite = int(count(codes == largest + 1)) if top > largest and known.has_infinity else 0
     zero = codes.size - int(count(codes))
     return Specials(
         elements=codes.size,
