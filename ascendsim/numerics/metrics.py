@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import add, attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,34 +120,24 @@ class Specials:
         return ", ".join(f"{share}% {named.get(name, name)}" for name, share in told)
 
 
-class _CodeEnds(NamedTuple):
-    """The codes of a format: their type in numpy, all bits but the sign, the largest and the first normal."""
-
-    kind: np.dtype[Any]
-    magnitude: Any
-    largest: int
-    normal: int
-    has_infinity: bool
-
-
 @lru_cache(maxsize=16)
-def _code_ends(given: np.dtype[Any]) -> _CodeEnds:
+def _codes_of(given: np.dtype[Any]) -> tuple[np.dtype[Any], Any, int, int, bool]:
+    """Return type, bits but the sign, largest and first normal code of a format; whether it has Inf."""
     fmt, kind = dtypes.dtype(given), np.dtype(f"u{given.itemsize}")
     ends = np.array([fmt.max_finite, 2.0**fmt.min_exponent], np.float32).astype(given)
     largest, normal = (int(code) for code in ends.view(kind))
-    return _CodeEnds(kind, kind.type((1 << 8 * kind.itemsize - 1) - 1), largest, normal, fmt.has_infinity)
+    return kind, kind.type((1 << 8 * kind.itemsize - 1) - 1), largest, normal, fmt.has_infinity
 
 
 def specials_of(stored: npt.NDArray[Any]) -> Specials:
     """Count Inf, NaN, largest values, zeros and subnormals of a tensor as it is stored, hifloat8 aside."""
-    known = _code_ends(stored.dtype)
+    kind, magnitude, largest, normal, has_infinity = _codes_of(stored.dtype)
     # Codes without their sign are in the order of the values; Inf and NaN come last.
-    codes = np.ascontiguousarray(stored).reshape(-1).view(known.kind) & known.magnitude
+    codes = np.ascontiguousarray(stored).reshape(-1).view(kind) & magnitude
     if not codes.size:
         return Specials()
-    largest, normal = known.largest, known.normal
     count, top = np.count_nonzero, int(codes.max())
-    infinite = int(count(codes == largest + 1)) if top > largest and known.has_infinity else 0
+    infinite = int(count(codes == largest + 1)) if top > largest and has_infinity else 0
     zero = codes.size - int(count(codes))
     return Specials(
         elements=codes.size,

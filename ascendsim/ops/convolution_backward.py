@@ -92,10 +92,8 @@ class PlannedBackward:
             gradients = encoded(done.made, shapes, decision, crew)
         if timing:
             return result_of(done, gradients, options, decision, order, timing=True)
-        order_name, cut = name_of(order), done.overflowed
-        return ConvolutionBackwardResult(
-            **self.untimed, **gradients, order=order_name, timing=False, overflowed=cut
-        )
+        own: dict[str, Any] = {"order": name_of(order), "timing": False, "overflowed": done.overflowed}
+        return ConvolutionBackwardResult(**self.untimed, **gradients, **own)
 
 
 @default_arithmetic
