@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ascendsim.errors import ConfigError, shown, whole
+from ascendsim.frozen import cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import AccumulationModel
@@ -43,6 +45,7 @@ from ascendsim.ops.running import (
     encoded,
     known_graph,
     make_gradients,
+    name_of,
     result_of,
     run_graph,
     time_graph,
@@ -59,12 +62,19 @@ if TYPE_CHECKING:
 MOST_CYCLES = 2**62
 
 
-class PlannedBackward(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class PlannedBackward:
     """Everything about a call of `convolution_backward` that does not depend on the values in its tensors."""
 
     options: Options
     decision: Decision
     call: Call
+
+    @cached_property
+    def untimed(self) -> dict[str, Any]:
+        """What every result without cycles says."""
+        model, plans = str(self.call.accumulation), self.call.plans
+        return common_fields(self.options, self.decision, model, [], plans, timing=False)
 
     @default_arithmetic
     def run(
@@ -74,13 +84,16 @@ class PlannedBackward(NamedTuple):
 
         operands   grad_output, input and weight, of the shapes, formats and strides of the plan
         """
-        options, decision, call = self
+        options, decision, call = self.options, self.decision, self.call
         with Threads(thread_count(threads, timing=timing)) as crew:
             carriers = carriers_of(operands, crew, keep_halves=not timing)
             done = _done(call, decision, carriers, options, order, None if timing else crew)
             shapes = {name: call.shape_of(name) for name in GRADIENTS}
             gradients = encoded(done.made, shapes, decision, crew)
-        return result_of(done, gradients, options, decision, order, timing=timing)
+        if timing:
+            return result_of(done, gradients, options, decision, order, timing=True)
+        own: dict[str, Any] = {"order": name_of(order), "timing": False, "overflowed": done.overflowed}
+        return ConvolutionBackwardResult(**self.untimed, **gradients, **own)
 
 
 @default_arithmetic

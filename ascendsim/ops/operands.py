@@ -32,6 +32,7 @@ class Operand(NamedTuple):
         """
         import numpy as np
 
+        from ascendsim.numerics.dtypes import name_of
         from ascendsim.numerics.hifloat8 import HiFloat8Array
 
         if value is None:
@@ -45,8 +46,8 @@ class Operand(NamedTuple):
                 f"{name} is an array of {array.dtype}, whose elements have no size; pass numbers"
             )
         # The byte order changes no value; casts need this machine's order.
-        native = array.astype(array.dtype.newbyteorder("="), copy=False)
-        return cls(native, array.dtype.name, _view(array))
+        native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return cls(native, name_of(array.dtype), _view(array))
 
     @property
     def described(self) -> TensorDescription | None:

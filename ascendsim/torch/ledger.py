@@ -190,7 +190,8 @@ class Ledger:
 
     def entry(self, layer: LayerPass, setting: Setting) -> PassEntry:
         """Return the entry of a layer, a new one for a layer that has not run."""
-        return self._entries.setdefault((layer, setting), PassEntry(layer, setting))
+        known = self._entries.get((layer, setting))
+        return known or self._entries.setdefault((layer, setting), PassEntry(layer, setting))
 
     def records(self) -> tuple[Record, ...]:
         """Return the layers that have run; equal layers share one estimate."""

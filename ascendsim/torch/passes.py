@@ -245,9 +245,11 @@ def with_addend(
     if more is not None or alpha != 1:
         with np.errstate(over="ignore", invalid="ignore"):
             product = decode(made, lookup_dtype(made.dtype)) if alpha else np.zeros(made.shape, np.float32)
-            made = product * np.float32(alpha)
+            # A factor of 1 changes nothing, and takes a pass.
+            made = product if alpha == 1 else product * np.float32(alpha)
             if more is not None and beta != 0:
-                made = made + decode(more, lookup_dtype(more.dtype)) * np.float32(beta)
+                addend = decode(more, lookup_dtype(more.dtype))
+                made = made + (addend if beta == 1 else addend * np.float32(beta))
     cut = {"add_bias"} if is_cut(made, name, setting) else set[str]()
     return as_stored(made, name, setting), cut
 

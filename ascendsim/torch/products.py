@@ -99,6 +99,12 @@ class ProductCall:
         return estimate_matmul(self.problem, self.dtype, **(self.options(setting) | ANY_SIZE))
 
 
+# The same calls come in every step of a training run: their sizes are checked once.
+_fitting = lru_cache(maxsize=256)(problem_of)
+_product_problem = lru_cache(maxsize=256)(MatmulProblem)
+_sum_problem = lru_cache(maxsize=256)(ConvProblem)
+
+
 # Some for each layer of a large network; programs come from builders that threads cannot share.
 @lru_cache(maxsize=256)
 def _planned(call: ProductCall, setting: Setting, _thread: int) -> PlannedProduct:
@@ -146,7 +152,7 @@ class ProductPass:
         operands = Operand.of(a, "a"), Operand.of(b, "b")
         shapes, p = (operand.view.shape for operand in operands), call.problem
         # Whether they fit; the rest of a plan does not depend on the matrices.
-        problem_of(*shapes, transpose_a=p.transpose_a, transpose_b=p.transpose_b)
+        _fitting(*shapes, transpose_a=p.transpose_a, transpose_b=p.transpose_b)
         if self.addend is not None:
             self.addend.expand(self.shape)  # torch refuses one that does not fit
         made = call.planned(setting).run(*operands, setting.order, timing=False)
@@ -246,7 +252,7 @@ class Products:
             return None  # torch refuses it
         batch = a.shape[0] if a.dim() == 3 else 1
         flags = _is_turned(a), _is_turned(b)
-        problem = MatmulProblem(a.shape[-2], a.shape[-1], b.shape[-1], batch, *flags)
+        problem = _product_problem(a.shape[-2], a.shape[-1], b.shape[-1], batch, *flags)
         name, direction, result = self._named(problem, a, b)
         layer = LayerPass(name, direction, problem, (type_name(a), type_name(b)), (result,))
         alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
@@ -286,7 +292,7 @@ class Products:
         if seen is None or not own or asked != rows or not _is_plain(terms) or kwargs:
             return None
         count, columns = prod(terms.shape[:-1]), terms.shape[-1]
-        problem = ConvProblem((count, 1, 1), (columns, 1, 1))
+        problem = _sum_problem((count, 1, 1), (columns, 1, 1))
         layer = LayerPass(seen.name, "backward", problem, (type_name(terms),) * 3, ("grad_bias",))
         kept = len(args) > 2 and args[2]
         shape = (*(1,) * (terms.dim() - 1), columns) if kept else (columns,)

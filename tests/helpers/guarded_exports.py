@@ -567,7 +567,7 @@ NOT_CALLED = {
     """,
     "a step of the product of a guarded call, on whose accumulate it ends; shown nowhere": """
         numerics.compiled.accumulate: GatheredProduct WrittenOut cuts_of_products prepared product_of
-            products_at products_of
+            products_of PlannedProducts planned_matrices
         numerics.factor: cuts_of is_known matrix_factor
     """,
     "takes seconds; what it computes with is looked at below": """

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ascendsim.numerics.compiled.lines import LineRuns
     from ascendsim.numerics.compiled.workspace import KernelModel
 
+    Runs = tuple[LineRuns, LineRuns]
+
 
 FloatArray = npt.NDArray[np.float32]
 Kernel = Callable[[FloatArray, FloatArray, FloatArray], None]
@@ -202,7 +204,8 @@ def products_of(
              -> (products, m, n)
     Raises   as `accumulate`
     """
-    return products_at(model, a, b, cuts_of_products(model, ends, counts), threads)
+    planned = PlannedProducts.of(model, a, b, cuts_of_products(model, ends, counts))
+    return planned.made(a.values, b.values, threads)
 
 
 def cuts_of_products(model: AccumulationModel, ends: Places, counts: Sequence[int]) -> Cuts:
@@ -215,13 +218,6 @@ def cuts_of_products(model: AccumulationModel, ends: Places, counts: Sequence[in
         cuts.append(begin + cuts_of(model, own - begin, most) if count else np.array([begin]))
         begin, first = int(own[-1]) if count else begin, first + count
     return Cuts.of(cuts)
-
-
-def products_at(
-    model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts, threads: Threads = ALONE
-) -> Floats:
-    """Return the result of `products_of` with known cuts."""
-    return PlannedProducts.of(model, a, b, cuts).made(a.values, b.values, threads)
 
 
 class PlannedProducts(NamedTuple):
@@ -240,7 +236,7 @@ class PlannedProducts(NamedTuple):
     begins: bool
     m: int
     n: int
-    runs: "tuple[LineRuns, LineRuns] | None"
+    runs: "Runs | None"
 
     @classmethod
     def of(cls, model: AccumulationModel, a: Factor, b: Factor, cuts: Cuts) -> Self:
@@ -262,7 +258,7 @@ class PlannedProducts(NamedTuple):
             return np.zeros((count, self.m, self.n), np.float32)
         left, right = self.a._replace(values=a), self.b._replace(values=b)
         c = np.empty((count, len(left.lines), len(right.lines)), np.float32)
-        product = _prepared(model, left, right, cuts.places, self.runs)
+        product = prepared(model, left, right, cuts.places, self.runs)
         # Shared along the axis that has more panels, so that all threads have some.
         panel = _panel(model)
         axis = _longer_axis(c.shape[1:], panel)
@@ -284,34 +280,25 @@ _KEPT_LINES: Final = 1 << 14
 
 def planned_matrices(
     model: AccumulationModel,
-    m: int,
-    n: int,
-    k: int,
-    turned_a: bool,
-    turned_b: bool,
+    shape: tuple[int, int, int],
+    turned: tuple[bool, bool],
     base_k: int,
     images: int = 1,
 ) -> PlannedProducts:
-    """Return the product of a matrix and of so many matrices side by side, in Mmads of `base_k` steps.
+    """Return the product (m, k, n) of a matrix and of so many matrices side by side, in Mmads of `base_k`.
 
-    turned_a, turned_b   as `matrix_factor` takes them
+    turned   of both factors, as `matrix_factor` takes it
     """
-    made = _known_matrices if m + n * images + k <= _KEPT_LINES else _planned_matrices
-    return made(model, m, n, k, turned_a, turned_b, base_k, images)
+    made = _known_matrices if sum(shape) * images <= _KEPT_LINES else _planned_matrices
+    return made(model, shape, turned, base_k, images)
 
 
 def _planned_matrices(
-    model: AccumulationModel,
-    m: int,
-    n: int,
-    k: int,
-    turned_a: bool,
-    turned_b: bool,
-    base_k: int,
-    images: int,
+    model: AccumulationModel, shape: tuple[int, int, int], turned: Sequence[bool], base_k: int, images: int
 ) -> PlannedProducts:
-    a = matrix_factor(NOTHING, m, k, turned=turned_a)
-    b = matrix_factor(NOTHING, n, k, turned=turned_b, images=range(images))
+    m, k, n = shape
+    a = matrix_factor(NOTHING, m, k, turned=turned[0])
+    b = matrix_factor(NOTHING, n, k, turned=turned[1], images=range(images))
     ends = np.array([*range(base_k, k, base_k), k])
     return PlannedProducts.of(model, a, b, cuts_of_products(model, ends, [len(ends)]))
 
@@ -325,40 +312,32 @@ def _longer_axis(shape: Sequence[int], panel: tuple[int, int]) -> int:
     return int(panels[1] > panels[0])
 
 
-def prepared(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> GatheredProduct:
-    """Return a product under a model; with a kernel here, m and n are whole multiples of its panels."""
-    return _prepared(model, a, b, cuts, _runs_of(model, a, b, cuts))
+def prepared(
+    model: AccumulationModel, a: Factor, b: Factor, cuts: Places, runs: "Runs | None" = None
+) -> GatheredProduct:
+    """Return a product under a model; with a kernel here, m and n are whole multiples of its panels.
+
+    runs   as `_runs_of` returns them, where they are known
+    """
+    if not _is_usual(model):
+        return WrittenOut(model, a, b, cuts)
+    if found := runs or _runs_of(model, a, b, cuts):
+        from ascendsim.numerics.compiled.gathered_kernels import BlockProducts
+
+        return BlockProducts(a, b, found, int(model.block))
+    from ascendsim.numerics.compiled.gathered_kernels import Chain
+
+    # A block of one product is a fused step of a chain.
+    return Chain(a, b, cuts, model.kind != "seq-muladd")
 
 
-def _runs_of(
-    model: AccumulationModel, a: Factor, b: Factor, cuts: Places
-) -> "tuple[LineRuns, LineRuns] | None":
+def _runs_of(model: AccumulationModel, a: Factor, b: Factor, cuts: Places) -> "Runs | None":
     """Return the runs that the kernel of blocks reads; None: another one makes the product."""
     if not _is_usual(model) or model.kind != "block" or not isinstance(model.block, int) or model.block < 2:
         return None
     from ascendsim.numerics.compiled.lines import LineRuns
 
     return LineRuns.left(a, cuts, model.block), LineRuns.right(b)
-
-
-def _prepared(
-    model: AccumulationModel,
-    a: Factor,
-    b: Factor,
-    cuts: Places,
-    runs: "tuple[LineRuns, LineRuns] | None",
-) -> GatheredProduct:
-    if not _is_usual(model):
-        return WrittenOut(model, a, b, cuts)
-    if runs is not None:
-        from ascendsim.numerics.compiled.gathered_kernels import BlockProducts
-
-        assert isinstance(model.block, int)
-        return BlockProducts(a, b, runs, model.block)
-    from ascendsim.numerics.compiled.gathered_kernels import Chain
-
-    # A block of one product is a fused step of a chain.
-    return Chain(a, b, cuts, model.kind != "seq-muladd")
 
 
 def _panel(model: AccumulationModel) -> tuple[int, int]:

@@ -369,8 +369,9 @@ def product_gradient(
     p = product.problem
     left, right = (Values(operands[name]) for name in (product.left, product.right))
     # All images in one go: the columns of one, then those of the next.
-    places = p.m, p.n, p.k, p.transpose_a, not p.transpose_b, order.base_k
-    sums = planned_matrices(model, *places, images=p.batch).made(left, right, threads)[0]
+    turned_over = p.transpose_a, not p.transpose_b
+    planned = planned_matrices(model, (p.m, p.k, p.n), turned_over, order.base_k, p.batch)
+    sums: Floats = planned.made(left, right, threads)[0]
     if not product.axes:
         return sums
     by_image = sums.reshape(p.m, p.batch, p.n).swapaxes(0, 1)

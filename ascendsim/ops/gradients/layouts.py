@@ -92,7 +92,7 @@ def plane_places(shape: tuple[int, ...], sliding: Sliding) -> PlanePlaces:
     return made(shape[2:], sliding)
 
 
-def _plane_places(shape: tuple[int, int, int], sliding: Sliding) -> PlanePlaces:
+def _plane_places(shape: tuple[int, ...], sliding: Sliding) -> PlanePlaces:
     height, width, channels = shape
     rows, cols = (_pixels(sliding, axis, extent) for axis, extent in enumerate((height, width)))
 

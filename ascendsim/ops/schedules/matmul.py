@@ -389,7 +389,7 @@ def _multiplied(gemm: MatmulGemm, base_k: int, memory: CoreMemory) -> None:
 
     p, model = gemm.problem, memory.math.accumulation
     assert isinstance(model, AccumulationModel)
-    planned = planned_matrices(model, p.m, p.n, p.k, p.transpose_a, not p.transpose_b, base_k)
+    planned = planned_matrices(model, (p.m, p.k, p.n), (p.transpose_a, not p.transpose_b), base_k)
     left, right = ([Values(image) for image in memory.array(one)] for one in (gemm.a, gemm.b))
     for batch in range(p.batch):
         made = planned.made(left[0 if p.shared_a else batch], right[batch])[0]
