@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 import numba
+from llvmlite.binding import Linkage
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
@@ -24,7 +25,7 @@ _Library: Any = JITCodeLibrary
 _Compiler: Any = Compiler
 
 
-def part(function: FunctionType, **options: Any) -> Any:
+def part(function: Any, **options: Any) -> Any:
     """Return a function for compiled code to call, with options of the compiler.
 
     A call from Python is possible; for that it is compiled on its own.
@@ -46,19 +47,20 @@ def part(function: FunctionType, **options: Any) -> Any:
     return made
 
 
-@_global_compiler_lock
+@_global_compiler_lock  # type: ignore[untyped-decorator]
 def optimised(library: Any) -> str:
     """Return the code of a part, and of all that it calls, as optimised code in LLVM's language."""
     library._ensure_finalized()
+    # Of code that others may replace, the compiler proves nothing: not even that it does not unwind.
+    for function in library.get_defined_functions():
+        if function.linkage == Linkage.linkonce_odr:
+            function.linkage = Linkage.internal
     _Library._optimize_final_module(library)
     return str(library.get_llvm_str())
 
 
 class _Linked(_Library):  # type: ignore[misc]
-    """Code of a part and of all that it calls, as it is."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
+    """Code of a part and of all that it calls: functions singly optimised, none inlined."""
 
     def _optimize_final_module(self) -> None:
         """Leave it to the function on top."""
