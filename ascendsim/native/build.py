@@ -17,6 +17,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from ascendsim.errors import AscendSimError
 from ascendsim.native.object_code import ObjectCode
+from ascendsim.native.parts import optimised, part
 from ascendsim.native.processor import emit
 
 # numba has no types for type checkers.
@@ -99,7 +100,6 @@ def tell_of(modules: str) -> None:
 
 
 # numba has no types for type checkers.
-_njit: Any = numba.njit
 _types: Any = numba.types
 _intrinsic: Any = intrinsic
 _make_array: Any = make_array
@@ -107,12 +107,7 @@ _populate_array: Any = populate_array
 
 # Nothing counts references or goes through the interpreter, so that the code stands alone. numpy's error
 # model: a division by zero is not looked for.
-_OPTIONS: Final = {
-    "error_model": "numpy",
-    "_nrt": False,
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}
+_OPTIONS: Final = {"error_model": "numpy", "_nrt": False}
 
 
 def build(
@@ -135,14 +130,15 @@ def build(
         try:
             entry = _compiled_entry(functions, bounds, inline)
             wrapper = _wrapper(entry, arguments, _view if bounds else _pointer)
-            made = _njit(_types.int64(_types.int64), boundscheck=bounds, **_OPTIONS)(wrapper)
+            made = part(wrapper, boundscheck=bounds, **_OPTIONS)
+            made.compile((_types.int64,))
         except (NumbaError, UnsupportedBytecodeError) as mistake:
             raise AscendSimError(
                 f"{name}: the compiler does not take it, or a helper of it; name every function that it "
                 f"calls, helpers first: {mistake}"
             ) from mistake
         (result,) = made.overloads.values()
-        return emit(result.fndesc.llvm_func_name, result.library.get_llvm_str())
+        return emit(result.fndesc.llvm_func_name, optimised(result.library))
 
 
 def _compiled_entry(
@@ -159,7 +155,7 @@ def _compiled_entry(
         copy = FunctionType(
             function.__code__, names, function.__name__, function.__defaults__, function.__closure__
         )
-        made[function] = _njit(copy, boundscheck=bounds, forceinline=function in inline, **_OPTIONS)
+        made[function] = part(copy, boundscheck=bounds, forceinline=function in inline, **_OPTIONS)
     return made[functions[-1]]
 
 

@@ -272,7 +272,7 @@ class BlockProducts:
         if not longest:
             return
         lines = min(rows.stop - rows.start, _BLOCK_LINES)
-        groups, parts = lines // ROWS, group_count(longest, block)
+        groups, parts = lines // ROWS, -(-longest // block)
         measured = 2 * (groups + 1) * (1 + parts) + 2 * groups * ((columns.stop - columns.start) // LANES)
         packed = longest * (lines + ROWS + LANES)
         doubles = np.empty(packed + 3 * PANEL + LIMBS + measured + 5 * MARGIN)

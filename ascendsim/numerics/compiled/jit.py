@@ -34,6 +34,7 @@ from ascendsim.native.cache import (
     write_sealed,
 )
 from ascendsim.native.default_arithmetic import default_arithmetic
+from ascendsim.native.parts import part
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -66,12 +67,12 @@ def kernel(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """Make a function part of the machine code of every one that calls it."""
     # The machine code's own inlining: numba's copies sources, and compiling each copy takes a third longer.
-    return _njit(function, **{**_OPTIONS, "forceinline": True})  # type: ignore[no-any-return]
+    return part(function, **{**_OPTIONS, "forceinline": True})  # type: ignore[no-any-return]
 
 
 def called(function: Function) -> Function:
     """Compile a function that kernels call."""
-    return _njit(function, **_OPTIONS)  # type: ignore[no-any-return]
+    return part(function, **_OPTIONS)  # type: ignore[no-any-return]
 
 
 class _Kept(_Cache):  # type: ignore[misc]  # numba has no types for type checkers
