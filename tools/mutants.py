@@ -29,22 +29,24 @@ from mutant_tests import tests_of
 
 COPIED = ("ascendsim", "tests", "docs", "configs", "examples")
 LEAST_KILLED = 0.95
-# A mutant that computes or waits for ever is noticed as well. In seconds of a processor, of which all tests
-# together take 90, and by the clock: a busy machine makes no mutant a killed one.
-SECONDS, WAITING = 450, 3600
+# A mutant that computes or waits for ever is noticed as well: by the seconds of a processor, so many times
+# those that its tests take without it and never below the least, and by the clock. A busy machine makes no
+# mutant a killed one. The tests without a change may take an hour.
+TIMES, LEAST_SECONDS, WAITING = 5, 60, 3600
 # What is compiled: a mutant of another part may use the machine code of those before it.
 COMPILED = ("numerics/", "native/", "timing/")
 
 
-def limited(command: list[str], seconds: int = SECONDS) -> list[str]:
+def limited(command: list[str], seconds: int) -> list[str]:
     """Return a command that is ended when it has computed for so long."""
     return ["sh", "-c", f'ulimit -t {seconds} && exec "$@"', "limited", *command]
 
 
-def fate(mutant: Mutant | None, runs: list[list[str]], kept: str) -> str:
+def fate(mutant: Mutant | None, runs: list[list[str]], kept: str | None, seconds: int = WAITING) -> str:
     """Return what becomes of a mutant under some tests: killed, survived, or broken if it cannot be imported.
 
-    None is the package as it stands. `kept` is a folder for the machine code of what is not changed.
+    None is the package as it stands. `kept` is a folder for the machine code of what is not changed; None:
+    all is compiled anew. `seconds` of a processor are what each run of pytest may take.
     """
     with tempfile.TemporaryDirectory(prefix="mutant-") as place:
         folder = Path(place)
@@ -56,11 +58,11 @@ def fate(mutant: Mutant | None, runs: list[list[str]], kept: str) -> str:
             text = file.read_text()
             file.write_text(text[: mutant.start] + mutant.new + text[mutant.stop :])
         own = {"PYTHONPATH": place, "XDG_CACHE_HOME": f"{place}/cache", "PYTHONDONTWRITEBYTECODE": "1"}
-        if not (mutant and mutant.file.startswith(COMPILED)):
+        if kept:
             own["NUMBA_CACHE_DIR"] = kept
         environment = {name: value for name, value in os.environ.items() if name != "ASCENDSIM_DATA"} | own
         for arguments in runs:
-            command = limited([sys.executable, "-m", "pytest", "-x", "-q", *arguments])
+            command = limited([sys.executable, "-m", "pytest", "-x", "-q", *arguments], seconds)
             try:
                 done = subprocess.run(
                     command, cwd=folder, env=environment, capture_output=True, timeout=WAITING
@@ -73,11 +75,33 @@ def fate(mutant: Mutant | None, runs: list[list[str]], kept: str) -> str:
     return "survived"
 
 
-def require_passing(files: set[str], kept: str) -> None:
-    """End the run if a test of some files fails on the package as it stands: every mutant would be killed."""
-    names = {word for file in files for run in tests_of(file) for word in run if word.startswith("tests/")}
-    if fate(None, [sorted(names)], kept) != "survived":
-        sys.exit("the tests fail without any change, so they tell nothing of a mutant")
+class Baselines:
+    """Run each set of tests once on the package as it stands, one after the other, and keep its time."""
+
+    def __init__(self, kept: str) -> None:
+        self._kept = kept
+        self._seconds: dict[str, int] = {}
+
+    def asked(self, mutant: Mutant) -> tuple[list[list[str]], str | None, int]:
+        """Return the tests of a mutant, the folder of its machine code, and its limit in seconds.
+
+        The run ends if these tests fail without any change: they would kill every mutant.
+        """
+        runs, kept = tests_of(mutant.file), None if mutant.file.startswith(COMPILED) else self._kept
+        key = repr((runs, kept))
+        if key not in self._seconds:
+            before = processor_seconds()
+            if fate(None, runs, kept) != "survived":
+                words = " ".join(word for run in runs for word in run)
+                sys.exit(f"the tests fail without any change, so they tell nothing of a mutant: {words}")
+            self._seconds[key] = max(LEAST_SECONDS, int(TIMES * (processor_seconds() - before)))
+        return runs, kept, self._seconds[key]
+
+
+def processor_seconds() -> float:
+    """Return the seconds of a processor that all ended processes of this one took."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def equivalents() -> dict[str, str]:
@@ -95,10 +119,12 @@ def run(
     survivors: list[Mutant] = []
     killed, waiting = 0, iter(mutants)
     with tempfile.TemporaryDirectory(prefix="compiled-") as kept, ThreadPoolExecutor(workers) as pool:
-        require_passing({mutant.file for mutant in mutants}, kept)
+        baselines = Baselines(kept)
         while killed + len(survivors) < count:
             batch = [next(waiting) for _ in range(count - killed - len(survivors))]
-            running = {pool.submit(fate, mutant, tests_of(mutant.file), kept): mutant for mutant in batch}
+            # All of them first: no mutant runs while a set of tests is timed.
+            asked = [(mutant, *baselines.asked(mutant)) for mutant in batch]
+            running = {pool.submit(fate, *each): each[0] for each in asked}
             for future in as_completed(running):
                 mutant, found = running[future], future.result()
                 print(f"{found:9s} {mutant.name}", flush=True)

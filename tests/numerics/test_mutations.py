@@ -365,6 +365,20 @@ def test_tests_that_fail_without_any_change_judge_no_mutant(monkeypatch):
     assert asked == [None]
 
 
+def test_tests_without_a_change_run_once_for_each_set_and_limit_its_mutants(monkeypatch):
+    asked, clock = [], iter([0.0, 20.0, 20.0, 21.0])
+    monkeypatch.setattr(mutants, "fate", lambda *told: asked.append(told[1:]) or "survived")
+    monkeypatch.setattr(mutants, "processor_seconds", lambda: next(clock))
+    baselines = mutants.Baselines("kept")
+    first, second = places.drawn(1, ["program/flags"])[:2]
+    [other] = places.drawn(1, ["timing"])[:1]
+    # Five times 20 seconds, and never below a minute; machine code of `timing` is not taken over.
+    runs = mutants.tests_of("program/flags")
+    assert baselines.asked(first) == baselines.asked(second) == (runs, "kept", 100)
+    assert baselines.asked(other) == (mutants.tests_of(other.file), None, 60)
+    assert asked == [(runs, "kept"), (mutants.tests_of(other.file), None)]
+
+
 def test_a_mutant_that_computes_for_ever_is_ended():
     endless = mutants.limited([sys.executable, "-c", "while True: pass"], seconds=1)
     assert subprocess.run(endless, capture_output=True).returncode < 0

@@ -700,6 +700,10 @@ WRONG = {
         lambda: kernel_of([copied(0, 0), copied(0, 1, read=Y)]),
         r"core 0 writes y\[0\], and instruction 0 \(CopyGmToUb\) of vector core 1 reads y\[0\]",
     ),
+    "a core that reads what a later one writes": (
+        lambda: kernel_of([copied(0, 1, read=Y), copied(0, 0)]),
+        r"core 1 writes y\[0\], and instruction 0 \(CopyGmToUb\) of vector core 0 reads y\[0\]",
+    ),
     "more cores than there are": (
         lambda: on_cores(copied(0, 0), first=TOY.cores.vector),
         rf"runs on vector core {TOY.cores.vector}; toy_split has .* {TOY.cores.vector} vector cores",

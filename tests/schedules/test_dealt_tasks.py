@@ -11,10 +11,11 @@ from ascendsim import legal_tilings
 from ascendsim.errors import ConfigError, ProgramError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.ranges import BlockRun, deal, runs_of, tasks_of
+from ascendsim.ops.schedules.ranges import BlockRun, as_met, deal, runs_of, tasks_of
 from ascendsim.ops.schedules.wgrad.stream import StreamTasks
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.profile import load_profile
+from ascendsim.program.walk import alike
 from tests.helpers.conv_cases import blocks_of, call_of, segments_of
 from tests.helpers.slow_tilings import nest_plan
 
@@ -234,3 +235,8 @@ def test_tasks_of_other_fields_are_refused_by_their_nest():
         ProgramError, match="tasks have the fields row; they must have group, image, depth, pix"
     ):
         nest.require_tasks(tasks_of("row", range(3)))
+
+
+@pytest.mark.parametrize("told", [[], [7], [4, 4, 9, 4, 0, 9], [3, 2, 1, 0, 3], [5, 5, 5]])
+def test_things_are_numbered_as_they_are_met_first(told):
+    assert np.frombuffer(as_met(np.array(told, np.int64)), np.int64).tolist() == alike(told)

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from itertools import product
 from math import isnan
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from ascendsim import ConvProblem, estimate, load_profile, read_plans
 from ascendsim.errors import ConfigError, DataError
 from ascendsim.ops.tiling.entries import TilingEntry, entry_values, layer_of
 from ascendsim.ops.tiling.request import PlanRequest
+from ascendsim.program.kernel import Core
 from ascendsim.report.studies.beside import measured_notes, measured_sentence, measured_table
 from ascendsim.report.studies.tiling import plan_text
 from ascendsim.report.studies.tiling_words import tiling_sentence
@@ -20,7 +22,8 @@ from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.tuning.records import SCORES, TilingQuestion
 from ascendsim.studies.tuning.search import OperatorTilings, tune
 from ascendsim.studies.tuning.study import study_tiling
-from ascendsim.studies.tuning.tune import INDEX, Tuner, export, exported_plans, top
+from ascendsim.studies.tuning.tune import INDEX, Tuner, export, exported_plans, kernel_parts, top
+from ascendsim.timing.times import CoreTimes, KernelTimes, TimedPhase
 from ascendsim.validate.coverage import MeasuredPlan, measured_times, ranked_anew
 from tests.helpers.outside_records import GRADIENTS, overrides_of, problem_of, records
 from tests.helpers.slow_tilings import plans_of
@@ -31,6 +34,21 @@ LAYER = ConvProblem((2, 64, 14, 14), (64, 64, 3, 3), padding=1)
 STRIDED = ConvProblem((2, 64, 28, 28), (64, 64, 3, 3), stride=2, padding=1)
 PRODUCT = "950PR_9589"
 PROFILE = load_profile(PRODUCT)
+
+
+def test_the_parts_of_a_kernel_are_those_of_the_first_core_that_ends_last():
+    first, second = Core("cube", 0), Core("cube", 1)
+    apart = [CoreTimes((core,), {"M": busy}, {}, busy) for core, busy in ((first, 5), (second, 3))]
+    alike = CoreTimes((first, second), {"M": 4}, {"M": {"MTE1": 2}}, 13)
+    sooner = CoreTimes((Core("cube", 2),), {"M": 1}, {}, 8)
+    # Vector cores, which have no such pipe, end after them.
+    other = CoreTimes((Core("vector", 0),), {"V": 9}, {}, 20)
+    phases = TimedPhase("a", 0, 5, tuple(apart)), TimedPhase("b", 5, 20, (sooner, alike, other))
+    kernel = SimpleNamespace(times=KernelTimes("k", 20, phases, {}))
+    assert kernel_parts(kernel) == {"busy": 9, "waits for MTE1": 2, "idle": 9}
+    # One core alone, as in a kernel of one base block.
+    kernel = SimpleNamespace(times=KernelTimes("k", 7, (TimedPhase("a", 0, 7, (apart[0],)),), {}))
+    assert kernel_parts(kernel) == {"busy": 5, "idle": 2}
 
 
 def tilings(gradient, problem=LAYER):

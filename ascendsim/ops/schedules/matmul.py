@@ -44,7 +44,7 @@ from ascendsim.ops.problems.matmul import MatmulGemm, MatmulProblem
 from ascendsim.ops.problems.orders import MatmulOrder
 from ascendsim.ops.schedules.base import TILES, Schedule
 from ascendsim.ops.schedules.blocks import BlockTiles, Index, TileSizes, Writeback, tile_rings
-from ascendsim.ops.schedules.ranges import cut, cut_within, deal, mixed, parts_of, tasks_of
+from ascendsim.ops.schedules.ranges import as_met, cut, cut_within, deal, mixed, parts_of, tasks_of
 from ascendsim.ops.schedules.vector.elementwise import shared, vector_cores
 from ascendsim.profile import Profile
 from ascendsim.program.kernel import CoreWork, Deferred, Phase
@@ -174,8 +174,7 @@ class Matmul(Schedule):
         sizes = [np.array(own)[at, 1] for own, at in ((self.row_tiles, row), (self.column_tiles, column))]
         # A tile reads rows of its own matrix a, or of the one that all share.
         left = row if self.gemm.problem.shared_a else mixed(batch, row)
-        met = [alike(own.tolist()) for own in (left, mixed(batch, column))]
-        return *[own.tobytes() for own in sizes], *map(tuple, met)
+        return *[own.tobytes() for own in sizes], as_met(left), as_met(mixed(batch, column))
 
     def program(self, tasks: Tasks) -> NestProgram:
         """Return the program of a core with these base blocks."""

@@ -131,6 +131,15 @@ def mixed(*columns: Numbers) -> Numbers:
     return key
 
 
+def as_met(told: Numbers) -> bytes:
+    """Return the same bytes for lists that are alike but for the names of what they list.
+
+    Things are numbered as they are met first, as by `alike`, which takes three times as long for millions.
+    """
+    _, first, which = np.unique(told, return_index=True, return_inverse=True)
+    return first.argsort().argsort()[which].tobytes()
+
+
 def numbered(owner: str, order: str, axes: Mapping[str, tuple[Numbers, int]]) -> tuple[Numbers, int]:
     """Return the number of each of some things, and how many numbers there are.
 

@@ -32,6 +32,7 @@ from ascendsim.ops.problems.sliding import (
 )
 from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES, TileSizes
 from ascendsim.ops.schedules.ranges import (
+    as_met,
     chunks_of,
     cut,
     enumerated,
@@ -429,8 +430,7 @@ def signature_of(
     kernel, source = pairs[firsts[depth][of] + at].T
     lefts = mixed(group[of], image[of], source, left[of])
     rights = mixed(group[of], kernel, right[of])
-    told = *[own.tobytes() for own in (*kinds, counts[depth])], *alike(lefts.tolist())
-    return *told, *alike(rights.tolist())
+    return *[own.tobytes() for own in (*kinds, counts[depth])], as_met(lefts), as_met(rights)
 
 
 # Each core asks for it.
