@@ -220,6 +220,17 @@ def test_more_slices_than_a_number_tells_are_refused():
         nest.emit(copy, [x], [rows, columns])
 
 
+def test_an_index_without_a_place_is_refused():
+    nest = Nest(TOY, "none")
+    (x,) = nest.slots("UB", 32, "x")
+    nest.task(task=1)
+    with (
+        pytest.raises(ProgramError, match=r"none: copy by \(row, 0\) of extents \[0, 1\]; an index has 1 or"),
+        nest.loop(0, "row") as row,
+    ):
+        nest.emit(copy, [x], [row, 0])
+
+
 def test_the_engine_wants_a_slice_of_what_moves():
     class Nowhere(CopyGmToUb):
         gm = None
