@@ -303,6 +303,27 @@ def test_outputs_start_poisoned():
     assert np.isnan(gm["y"]).all()
 
 
+class LoadHalf(CopyGmToUb):
+    """A copy that forgets the second half of its tile."""
+
+    def execute(self, memory):
+        """Copy four of eight elements."""
+        memory.new_tile(self.dst, (8,))[:4] = memory.array(self.src.tensor)[self.src.index][:4]
+
+
+def test_what_an_instruction_forgets_of_its_tile_is_poisoned():
+    # The slot holds ones when the copy comes.
+    builder = ProgramBuilder(TOY)
+    (slot,) = builder.slots("UB", 32, "row")
+    for made in (load(slot, X, 0), store(Y, 0, slot), LoadHalf(slot, row(X, 1), 32, (8,)), store(Y, 1, slot)):
+        builder.add(made)
+    gm = {"x": np.ones((4, 8), np.float32)}
+    run_kernel(kernel_of([builder.build()]), gm)
+    assert (gm["y"][0] == 1).all()
+    assert (gm["y"][1, :4] == 1).all()
+    assert np.isnan(gm["y"][1, 4:]).all()
+
+
 def test_a_slot_that_shrinks_and_grows_keeps_no_old_shape():
     b = ProgramBuilder(TOY)
     (slot,) = b.slots("UB", 64, "row")
