@@ -664,6 +664,7 @@ def test_each_tile_of_each_channel_goes_through_the_lines(small, window, size):
         tile = pixels[group, 2 * row : 2 * row + size, 2 * column : 2 * column + size, channel]
         want = np.array(in_plane(LINES[small], tile)).reshape(-1)
         assert (made[group, :, 3 * row + column, channel] == want).all()
+    assert to_points(small, pixels.shape, (2, 3)).touched_bytes == (pixels.nbytes, made.nbytes)
 
 
 def test_what_lies_outside_of_the_image_is_zero():
@@ -718,6 +719,7 @@ def test_sums_become_taps_in_the_layout_of_weights(turned):
         got = made[small].reshape(-1, 9, 8)[big // 8, :, big % 8]
         assert (got == taps).all()
     assert (step.pipe, step.reads, step.writes, step.gm) == ("V", slots, (A,), None)
+    assert step.touched_bytes == (*[own.nbytes for own in sums], made.nbytes)
 
 
 def test_taps_cost_a_repeat_for_each_step_and_more_where_they_are_turned():
