@@ -471,7 +471,7 @@ class Mmad(_Mmad, Command):
         return Cost(head + cycles, cube.mmad_latency_cycles, lead_cycles=head + lead)
 
     def cost_unknown(self, profile: Profile) -> str:
-        """Return what of its bias is not charged."""
+        """Return the name of the cost of its bias that is not charged; "" without one."""
         del profile
         return "" if self.bias is None else "reading the bias table, here nothing"
 

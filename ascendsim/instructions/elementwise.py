@@ -67,7 +67,7 @@ _KINDS: Final[Mapping[str, str]] = {**dict.fromkeys(("Exp", "Ln", "Sqrt"), "exp"
 
 
 def chosen(table: Mapping[str, Done], does: str) -> Done:
-    """Return what a name stands for.
+    """Return the function of a name.
 
     Raises   ProgramError for a name that the table lacks
     """

@@ -31,7 +31,7 @@ Scale = float | Slot | None
 
 
 def finished(memory: CoreMemory, src: Slot, dtype: str, relu: bool, scale: Scale) -> Carrier:
-    """Return what Fixpipe makes of an accumulator before its conversion: ReLU, then a scale.
+    """Return the values of an accumulator after ReLU, then a scale, and before their conversion.
 
     Of a scale it takes a sign, an exponent and 10 bits. The product is rounded to float32 here, then to the
     format, to nearest even each time; how the device rounds it is not published. Offsets, shifts and uint8
@@ -62,7 +62,7 @@ def finished(memory: CoreMemory, src: Slot, dtype: str, relu: bool, scale: Scale
 
 
 def finish_unknown(relu: bool, scale: Scale) -> str:
-    """Return what of ReLU and a scale is not charged."""
+    """Return the names of the costs of ReLU and a scale, which are not charged; "" without both."""
     plain = not relu and scale is None
     return "" if plain else "ReLU and scales of Fixpipe, here nothing beside the conversion"
 
@@ -146,7 +146,7 @@ class CopyL0cToL1(_CopyL0cToL1, SlotToSlot):
         return Cost(path.head_cycles + ceil(size / path.bytes_per_cycle), path.latency_cycles)
 
     def cost_unknown(self, profile: Profile) -> str:
-        """Return what of it is not charged."""
+        """Return the names of its costs that are not charged."""
         del profile
         read = "reading L0C before writing L1, here no cycles beside the rate of the path"
         return "; ".join(filter(None, (read, finish_unknown(self.relu, self.scale))))

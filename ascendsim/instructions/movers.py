@@ -338,7 +338,7 @@ class Fixpipe(_Fixpipe, Command):
         memory.store(self.dst, in_channel_groups(values, self.c0), atomic=self.atomic)
 
     def cost_unknown(self, profile: Profile) -> str:
-        """Return what of its ReLU and scales is not charged."""
+        """Return the names of the costs of its ReLU and scales, which are not charged."""
         del profile
         return finish_unknown(self.relu, self.scale)
 

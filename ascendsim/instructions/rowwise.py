@@ -214,6 +214,6 @@ class BinaryRows(_BinaryRows, OnTiles):
         return vector_cost(profile, kind_of_repeat(profile, self.does, self.dtype, "binary"), repeats)
 
     def cost_unknown(self, profile: Profile) -> str:
-        """Return what of its banks is not charged."""
+        """Return the name of the conflicts of banks, which are not charged."""
         del profile
         return "conflicts of banks of UB where one operand is read again for each row"

@@ -172,7 +172,7 @@ class Command:
         return prod(shape) * width
 
     def cost_unknown(self, profile: Profile) -> str:
-        """Return what of its cost nobody has published, and what stands for it, in words; "" for nothing."""
+        """Return the names of its costs that nobody has published, and what stands for them; "" for none."""
         del profile
         return ""
 

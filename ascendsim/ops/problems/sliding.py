@@ -242,7 +242,7 @@ class Sliding(NamedTuple):
     def _extent(
         self, axis: int, first_out: int, last_out: int, first_tap: int, taps: int
     ) -> tuple[int, int, slice | None, int]:
-        """Return what some outputs read along one axis under some taps.
+        """Return the pixels that some outputs read along one axis under some taps.
 
         In order: the first place in the image expanded by zeros, the number of places, the slice of the
         image's own pixels among them (None: there are none), and how far behind the first place these begin.
