@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ascendsim.errors import CapacityError, ProgramError, shown, whole
 from ascendsim.instructions.cube import Mmad, Submatrix
 from ascendsim.instructions.elementwise import Binary, Cast, MulAdd, Unary
-from ascendsim.instructions.fixpipe import CopyL0cToL1, CopyL1ToBt
+from ascendsim.instructions.fixpipe import CopyL0cToL1, CopyL1ToBt, Fixpipe
 from ascendsim.instructions.flags import BarrierAll, PipeBarrier, SetFlag, WaitFlag
-from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.rowwise import ReduceRows, in_repeat
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings

@@ -110,7 +110,7 @@ def study_devices(
     Raises   ConfigError as `DevicesQuestion.ring`, for a layer that cannot be timed, and where time or trials
              are used up
     """
-    from ascendsim.profile.sources import ranged_figures
+    from ascendsim.profile.records import ranged_figures
 
     profile = load_profile(question.product)
     ring, asking = question.ring(profile), Asking(engine, budget)

@@ -20,7 +20,7 @@ from ascendsim.ops.problems.layers import LayerProblem
 from ascendsim.ops.reference.float64 import layer_gradients_float64
 from ascendsim.parallel import in_order
 from ascendsim.profile import Profile, load_profile
-from ascendsim.profile.sources import by_source, ranged_figures
+from ascendsim.profile.records import by_source, ranged_figures
 from ascendsim.studies.records import FigureEffect, JudgedGradient
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ascendsim.errors import DataError, ShapeError, UnsupportedError
 from ascendsim.instructions.cube import Mmad, Submatrix, TapRows
-from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.fixpipe import Fixpipe
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill, vector_cost
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.instruction import Command, Cost, Instruction, Traffic

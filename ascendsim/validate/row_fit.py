@@ -27,8 +27,8 @@ from ascendsim.errors import AscendSimError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.parallel import in_order
 from ascendsim.profile import Profile, load_profile
+from ascendsim.profile.records import by_source
 from ascendsim.profile.schema import Kind, node_at
-from ascendsim.profile.sources import by_source
 from ascendsim.validate.kernels import call_us, forward_us, gradient_us, matmul_us
 from ascendsim.validate.primitives import ISSUE, instruction_cycles
 from ascendsim.validate.run import RUNS, Overrides

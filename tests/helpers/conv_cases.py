@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ascendsim import Tiling
 from ascendsim.errors import ProgramError
 from ascendsim.functional import run_kernel
-from ascendsim.instructions.movers import Fixpipe
+from ascendsim.instructions.fixpipe import Fixpipe
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.casts import round_to

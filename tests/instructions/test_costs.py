@@ -16,7 +16,8 @@ import pytest
 
 import ascendsim
 from ascendsim.instructions.cube import ROW_BYTES, Gathering, Mmad, Submatrix, TapRows, load3d_cycles
-from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.fixpipe import Fixpipe
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.profile import load_profile
 from ascendsim.profile.memory import Vector

@@ -24,19 +24,17 @@ from ascendsim.instructions.cube import (
     Window,
     row_spans,
 )
-from ascendsim.instructions.fixpipe import CopyL0cToL1, CopyL1ToBt, CopyL1ToFb
-from ascendsim.instructions.flags import PipeBarrier
-from ascendsim.instructions.movers import (
-    CopyGmToL1,
+from ascendsim.instructions.fixpipe import (
+    CopyL0cToL1,
     CopyL0cToUb,
-    FillL1,
+    CopyL1ToBt,
+    CopyL1ToFb,
     Fixpipe,
-    LoadL0A,
-    LoadL0B,
-    Placement,
     ReadOut,
     StallCube,
 )
+from ascendsim.instructions.flags import PipeBarrier
+from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B, Placement
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
 from ascendsim.program.instruction import Cost, Traffic
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase, unknown_costs

@@ -16,7 +16,8 @@ from ascendsim import (
 )
 from ascendsim.errors import ConfigError
 from ascendsim.instructions.cube import Im2col, Mmad, Submatrix, Transposed, Window
-from ascendsim.instructions.movers import Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.fixpipe import Fixpipe
+from ascendsim.instructions.movers import LoadL0A, LoadL0B
 from ascendsim.profile import load_profile, parse_changes
 from ascendsim.program.places import Gm, GmTensor, Slot
 from ascendsim.workloads import load_workload, merged

@@ -10,7 +10,7 @@ import committed_pages
 from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import Figure, list_products
-from ascendsim.profile.sources import ranged_figures
+from ascendsim.profile.records import ranged_figures
 from ascendsim.report.headline import short
 from ascendsim.report.overview import products_table
 from ascendsim.report.words import interval_line

@@ -10,7 +10,8 @@ from ascendsim.errors import CapacityError, ProgramError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.cube import Mmad, Submatrix
 from ascendsim.instructions.elementwise import Cast
-from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.fixpipe import Fixpipe
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase

@@ -8,16 +8,9 @@ import pytest
 from ascendsim import ConvProblem, Tiling, load_profile
 from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.instructions.cube import Im2col, Mmad, TapRows, round_up, spacing_needed
+from ascendsim.instructions.fixpipe import CopyL0cToUb, Fixpipe, StallCube
 from ascendsim.instructions.flags import PipeBarrier
-from ascendsim.instructions.movers import (
-    CopyGmToL1,
-    CopyL0cToUb,
-    FillL1,
-    Fixpipe,
-    LoadL0A,
-    LoadL0B,
-    StallCube,
-)
+from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.instructions.relayout import CopyUbToL1, SpreadPixels
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.factor import Threads

@@ -20,16 +20,9 @@ from ascendsim.instructions.cube import (
     round_up,
     spacing_needed,
 )
+from ascendsim.instructions.fixpipe import CopyL0cToUb, Fixpipe, StallCube
 from ascendsim.instructions.flags import PipeBarrier
-from ascendsim.instructions.movers import (
-    CopyGmToL1,
-    CopyL0cToUb,
-    FillL1,
-    Fixpipe,
-    LoadL0A,
-    LoadL0B,
-    StallCube,
-)
+from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import CopyUbToGm
 from ascendsim.ops.problems.products import WgradGemm
 from ascendsim.ops.schedules.base import schedule_named

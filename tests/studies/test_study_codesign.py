@@ -9,7 +9,7 @@ from ascendsim import ConvProblem, estimate, load_profile
 from ascendsim.errors import ConfigError
 from ascendsim.profile import CostFormula, parse_changes
 from ascendsim.profile.schema import LEVELS
-from ascendsim.report.studies.hardware import (
+from ascendsim.report.studies.codesign import (
     codesign_answered,
     codesign_page,
     codesign_record,

@@ -9,8 +9,7 @@ from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.ops.convolution_backward import plans_of_call
 from ascendsim.profile import Change, contradiction, parse_changes, read_changes
-from ascendsim.profile.records import DERIVED
-from ascendsim.profile.sources import ranged_figures
+from ascendsim.profile.records import DERIVED, ranged_figures
 from ascendsim.report.studies.hardware import (
     hardware_record,
     hardware_table,

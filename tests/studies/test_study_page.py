@@ -32,7 +32,8 @@ from ascendsim.report.page import html as html_module
 from ascendsim.report.page.charts import LABELLED, figure_of, svg
 from ascendsim.report.page.html import LARGEST_BYTES, render, write_page
 from ascendsim.report.studies.answer import Compared, study_facts, together
-from ascendsim.report.studies.hardware import codesign_page, hardware_page
+from ascendsim.report.studies.codesign import codesign_page
+from ascendsim.report.studies.hardware import hardware_page
 from ascendsim.report.studies.precision import precision_page
 from ascendsim.report.studies.tiling import cases_tables, tiling_answered
 from ascendsim.studies.engine.run import Budget, Engine, Store

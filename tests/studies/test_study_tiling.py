@@ -8,7 +8,7 @@ import pytest
 from ascendsim import ConvProblem, Plan, Tiling, estimate, legal_tilings, load_profile, read_plans
 from ascendsim.errors import ConfigError
 from ascendsim.ops.tiling.request import PlanRequest
-from ascendsim.profile.sources import ranged_figures
+from ascendsim.profile.records import ranged_figures
 from ascendsim.report.studies.tiling import (
     notes,
     plan_text,

@@ -15,14 +15,8 @@ from ascendsim.cli import main
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.instructions.cube import Mmad
 from ascendsim.instructions.elementwise import Cast
-from ascendsim.instructions.movers import (
-    CopyGmToL1,
-    CopyL0cToUb,
-    FillL1,
-    Fixpipe,
-    LoadL0A,
-    ReadOut,
-)
+from ascendsim.instructions.fixpipe import CopyL0cToUb, Fixpipe, ReadOut
+from ascendsim.instructions.movers import CopyGmToL1, FillL1, LoadL0A
 from ascendsim.instructions.relayout import PieceToL1, Rearrange, SpreadPixels, TurnTile
 from ascendsim.instructions.vector import (
     Add,

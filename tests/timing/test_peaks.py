@@ -8,7 +8,8 @@ from math import ceil, floor
 import pytest
 
 from ascendsim.instructions.cube import Mmad, Submatrix
-from ascendsim.instructions.movers import CopyGmToL1, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.fixpipe import Fixpipe
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.vector import Add, CopyGmToUb, CopyUbToGm
 from ascendsim.profile import list_products, load_profile
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase

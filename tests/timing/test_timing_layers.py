@@ -14,7 +14,7 @@ from ascendsim import (
     legal_tilings,
     load_profile,
 )
-from ascendsim.instructions.movers import StallCube
+from ascendsim.instructions.fixpipe import StallCube
 from ascendsim.ops.problems.products import DgradGemm, WgradGemm
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.wgrad.cut import narrowed_to

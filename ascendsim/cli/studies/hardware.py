@@ -183,7 +183,7 @@ def add_codesign(kinds: Any) -> Any:
 def codesign(arguments: Any) -> int:
     """Ask, answer, print, and write what was asked for."""
     from ascendsim.cli.studies.output import engine_of, output_of
-    from ascendsim.report.studies.hardware import codesign_answered
+    from ascendsim.report.studies.codesign import codesign_answered
     from ascendsim.studies.codesign import study_codesign
 
     question = _codesign_question(arguments)

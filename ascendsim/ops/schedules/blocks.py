@@ -12,8 +12,8 @@ import numpy as np
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import is_small, round_up, spacing_needed
+from ascendsim.instructions.fixpipe import CopyL0cToUb, Fixpipe, ReadOut, StallCube
 from ascendsim.instructions.flags import PipeBarrier
-from ascendsim.instructions.movers import CopyL0cToUb, Fixpipe, ReadOut, StallCube
 from ascendsim.instructions.vector import CopyUbToGm
 from ascendsim.ops.plan import GRID, Tiling, shares
 from ascendsim.ops.schedules.base import Schedule

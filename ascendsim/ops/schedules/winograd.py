@@ -12,7 +12,8 @@ import numpy as np
 
 from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import Im2col, Mmad, Transposed, Window
-from ascendsim.instructions.movers import CopyGmToL1, CopyL0cToUb, LoadL0A, LoadL0B
+from ascendsim.instructions.fixpipe import CopyL0cToUb
+from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.relayout import CopyUbToL1
 from ascendsim.instructions.vector import CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.instructions.winograd import TAPS, ToPoints, ToTaps

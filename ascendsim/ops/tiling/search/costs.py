@@ -26,7 +26,8 @@ from ascendsim.instructions.cube import (
     spacing_needed,
     whole_rows,
 )
-from ascendsim.instructions.movers import CopyL0cToUb, Fixpipe, LoadL0A, LoadL0B
+from ascendsim.instructions.fixpipe import CopyL0cToUb, Fixpipe
+from ascendsim.instructions.movers import LoadL0A, LoadL0B
 from ascendsim.instructions.vector import CopyUbToGm
 from ascendsim.ops.plan import even_parts
 from ascendsim.ops.problems.sliding import Sliding, Taps
