@@ -211,10 +211,7 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
     caption = "Bytes that are read and written at each level, by operand, all calls."
     sections = (
         Section(
-            "At each level",
-            _energy_notes(answer),
-            (Picture(_stacks(levels), caption),),
-            (levels, *shown),
+            "At each level", _energy_notes(answer), (Picture(_stacks(levels), caption),), (levels, *shown)
         ),
         Section("Kernel by kernel", (), (), (every, held), collapsed=True),
     )
