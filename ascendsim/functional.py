@@ -15,11 +15,12 @@ import numpy as np
 
 from ascendsim.errors import ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.dtypes import DTYPES
+from ascendsim.numerics.casts import rounded
+from ascendsim.numerics.dtypes import FLOAT_NAMES
 from ascendsim.program.checked import CheckedMemory, PhaseWatch
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.kernel import Core, Kernel, Phase, require_apart
-from ascendsim.program.places import CoreMemory, Storage
+from ascendsim.program.places import CoreMemory, GmTensor, Storage
 from ascendsim.program.program import Program
 
 if TYPE_CHECKING:
@@ -58,18 +59,20 @@ def run_kernel(
              than that of the program, or somebody observes; otherwise every instruction is executed
     Checked  each instruction is held to what it says of slots, slices, sizes and formats, and each core to
              elements of its own (`program/checked.py`); programs of the package are checked by its tests
-    Raises   ProgramError where a program reads what was never written; checked, as `checked.py` says, and for
-             an input that is missing, of another size, or of a type whose values a carrier does not hold
+    Raises   ProgramError where a program reads what was never written; checked, as `checked.py` says, for an
+             input that is missing, of another size, of a type whose values a carrier does not hold, or with a
+             value that its format has not, and for an output that nothing writes
     """
+    unwritten: set[str] = set()
     if checked:
         _require_given(kernel, gm)
+        unwritten = {name for name, each in kernel.tensors.items() if each.role == "output"} - gm.keys()
     # NaN spoils whatever reads it, so an element that nobody wrote shows in the result.
     for name, tensor in kernel.tensors.items():
         if name not in gm:
             poisoned = np.full(tensor.shape, np.nan, dtype=np.float32)
             # What leaves sums of int8 in a float format (DEQF16) is no whole number.
-            floats = any(each.name == tensor.dtype for each in DTYPES)
-            gm[name] = poisoned if floats else poisoned.view(kernel.math.carrier)
+            gm[name] = poisoned if tensor.dtype in FLOAT_NAMES else poisoned.view(kernel.math.carrier)
     shared: dict[Any, Any] = {}
     # In program order a core is done before the next one begins: so they take the same
     # storage in turn, which is in the caches then.
@@ -80,17 +83,23 @@ def run_kernel(
         for number, phase in enumerate(kernel.phases):
             if at_once and phase.at_once is not None:
                 phase.at_once(CoreMemory(gm, kernel.math, shared))
+                unwritten.clear()
                 continue
             # Slots do not outlive a phase: each core begins the next one with a program of its own.
             given = gm, kernel.math, shared, storage if order == "program" else None
             if checked:
-                _run_checked(kernel, phase, given, _steps(phase, number, order), observe)
+                unwritten -= _run_checked(kernel, phase, given, _steps(phase, number, order), observe)
                 continue
             memories = {work.core: CoreMemory(*given) for work in phase.work}
             for core, _, instruction, _ in _steps(phase, number, order):
                 instruction.execute(memories[core])
                 if observe is not None:
                     observe(phase, core, instruction)
+    if unwritten:
+        raise ProgramError(
+            f"{kernel.name}: nothing writes {', '.join(sorted(unwritten))}; store a result there, or give it "
+            "another role than that of an output"
+        )
 
 
 def _require_given(kernel: Kernel, gm: dict[str, Carrier]) -> None:
@@ -105,12 +114,28 @@ def _require_given(kernel: Kernel, gm: dict[str, Carrier]) -> None:
             raise ProgramError(f"{wants} is one of shape {array.shape}, {array.size} elements, not {size}")
         if array is not None and not np.can_cast(array.dtype, carrier):
             raise ProgramError(f"{wants} is {array.dtype}, of which that holds not all values")
+        if array is not None and tensor.role == "input":
+            _require_values(kernel.name, tensor, array)
+
+
+def _require_values(kernel: str, tensor: GmTensor, array: Carrier) -> None:
+    """Refuse an element that is no value of its tensor's format."""
+    exact = values = array.astype(np.float32, copy=False)
+    if tensor.dtype == "int8":
+        exact = values.clip(-128, 127).round()
+    elif tensor.dtype in FLOAT_NAMES:
+        exact = rounded(values, tensor.dtype)
+    for at in np.argwhere((exact != values) & ~np.isnan(values))[:1].tolist():
+        raise ProgramError(
+            f"{kernel} takes {tensor.name} of {tensor.dtype}; given is {array[tuple(at)]!s} at {at}, which "
+            "is no value of it; round it before (`round_to` of ascendsim.numerics.casts)"
+        )
 
 
 def _run_checked(
     kernel: Kernel, phase: Phase, given: Any, steps: Iterator[Step], observe: Observer | None
-) -> None:
-    """Run a phase, each instruction held to what it says."""
+) -> set[str]:
+    """Run a phase, each instruction held to what it says, and return the names of the tensors it writes."""
     require_apart(phase)
     watch = PhaseWatch(phase, kernel)
     memories = {work.core: CheckedMemory(watch, core, *given) for core, work in enumerate(phase.work)}
@@ -119,6 +144,7 @@ def _run_checked(
         if observe is not None:
             observe(phase, core, instruction)
     watch.check()
+    return {name for name, own in watch.touched.items() if any(kind != "read" for *_, kind in own)}
 
 
 def _steps(phase: Phase, number: int, order: str | int | Order) -> Iterator[Step]:

@@ -56,7 +56,8 @@ def new_profile(path: Path, like: str | None) -> int:
     write_text(path, text)
     marks = {mark: text.count(f"  # {mark}") for mark in (FILL_IN, DECIDE, CHECK)}
     counted = ", ".join(f"{count} marked {mark}" for mark, count in marks.items() if count)
-    print_line(f"{path}: {counted}; then `ascendsim run --product {path}`")
+    begin = "" if like else "; --like 910B, or another product, begins with its figures instead"
+    print_line(f"{path}: {counted}{begin}; then `ascendsim run --product {path}`")
     return 0
 
 

@@ -207,7 +207,10 @@ def require_convolution(name: str, kind: str) -> None:
     Raises   ConfigError
     """
     if kind != "conv":
-        raise ConfigError(f"{name} is of kind {kind}, and this study is of convolutions; name those alone")
+        raise ConfigError(
+            f"{name} is of kind {kind}, and this study is of convolutions; name those alone, "
+            "or ask `ascendsim run`, `study why`, `study hardware` or `study traffic`, which know it"
+        )
 
 
 def convolutions_of(workload: Workload, words: str | None = None) -> Workload:

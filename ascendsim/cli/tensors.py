@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.problems.layers import LayerProblem
 
 TENSORS = ("grad_output", "input", "weight")
-ATTRIBUTES = (
-    *("stride", "padding", "dilation", "transposed", "output_padding", "groups"),
-    "output_mask",
-)
+ATTRIBUTES = (*("stride", "padding", "dilation", "transposed", "output_padding", "groups"), "output_mask")
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,10 @@ def chosen(table: Mapping[str, Done], does: str) -> Done:
     Raises   ProgramError for a name that the table lacks
     """
     if does not in table:
-        raise ProgramError(f"nothing is done by the name of {does!r}; say one of {', '.join(table)}")
+        raise ProgramError(
+            f"nothing is done by the name of {does!r}; say one of {', '.join(table)}; "
+            "of others derive an instruction of your own from `Command`"
+        )
     return table[does]
 
 
@@ -179,7 +182,7 @@ class Cast(_Cast, SlotToSlot):
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
         # A repeat covers 256 bytes of the wider side; the narrower one fills a part of its lanes.
-        widest = max(self.source_bytes, itemsize_of(self.dtype))
+        widest = max(self.source_bytes, find(self.dtype, ELEMENTS).itemsize)
         repeats = ceil(self.elements * widest / profile.vector.bytes_per_cycle)
         return vector_cost(profile, "cast", repeats)
 
@@ -267,6 +270,7 @@ class Binary(_Binary, OnTiles):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
+        chosen(BINARY, self.does)
         vector, places = profile.vector, self._addresses
         if not places or profile.npu_arch != BANKED_ARCH or self.does == "Div":
             kind = kind_of_repeat(profile, self.does, self.dtype, "binary")
@@ -322,6 +326,7 @@ class Unary(_Unary, SlotToSlot):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
+        chosen(UNARY, self.does)
         return _cost(
             profile, kind_of_repeat(profile, self.does, self.dtype, "unary"), self.elements, self.dtype
         )
@@ -427,6 +432,7 @@ class Compare(_Compare, OnTiles):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
+        chosen(COMPARED, self.does)
         kind, usual = self._kinds()
         kind = kind if kind in profile.vector.repeat_cycles else usual
         return _cost(profile, kind, self.elements, self.dtype)

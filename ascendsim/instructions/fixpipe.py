@@ -138,7 +138,10 @@ class CopyL0cToL1(_CopyL0cToL1, SlotToSlot):
         Raises   ProgramError for floats of sums of int8
         """
         if memory.math.carrier == "int32" and self.dtype != "int8":
-            raise ProgramError(f"CopyL0cToL1 makes {self.dtype} of int32; products of int8 follow with int8")
+            raise ProgramError(
+                f"CopyL0cToL1 makes {self.dtype} of int32, as Fixpipe can; but a kernel here multiplies "
+                "int8 or floats alone: store it with Fixpipe, and multiply in another kernel"
+            )
         values = finished(memory, self.src, self.dtype, self.relu, self.scale)
         memory.new_tile(self.dst, values.shape)[...] = memory.convert(values, self.dtype)
 

@@ -113,6 +113,7 @@ class ReduceRows(_ReduceRows, OnTiles):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of all repeats."""
+        chosen(REDUCED, self.does)
         step, last = (vector_cost(profile, kind, self.rows) for kind in ("binary", self._kind(profile)))
         steps = ceil(self.columns / in_repeat(self.dtype)) - 1
         return Cost(steps * (step.cycles + step.latency_cycles) + last.cycles, last.latency_cycles)
@@ -210,6 +211,7 @@ class BinaryRows(_BinaryRows, OnTiles):
 
     def cost(self, profile: Profile) -> Cost:
         """Return the cycles of the repeats."""
+        chosen(BINARY, self.does)
         repeats = self.rows * ceil(self.columns / in_repeat(self.dtype))
         return vector_cost(profile, kind_of_repeat(profile, self.does, self.dtype, "binary"), repeats)
 

@@ -96,6 +96,7 @@ HIFLOAT8 = DType("hifloat8", 8, 4, 3, 0, 32768.0, tapered=True)
 
 DTYPES = (FLOAT16, BFLOAT16, FLOAT32, HF32_11, HF32_10, FLOAT8_E4M3FN, FLOAT8_E5M2, HIFLOAT8)
 _BY_NAME = {one.name: one for one in DTYPES}
+FLOAT_NAMES = frozenset(_BY_NAME)
 INT8, INT32 = Integer("int8", 8), Integer("int32", 32)
 # What elements of tensors in memory may be.
 ELEMENTS: tuple[DType | Integer, ...] = (*DTYPES, INT8, INT32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from ascendsim.program.instruction import shaped
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import HOME, Post
 from ascendsim.program.program import NestProgram, Program, program_of
-from ascendsim.program.races import race, unordered
+from ascendsim.program.races import race, unordered, unread
 from ascendsim.timing.kernel import measure_kernel
 from ascendsim.timing.l2 import WARM
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
     from ascendsim.ops.problems.convolution import ConvProblem
     from ascendsim.program.instruction import Cost
-    from ascendsim.program.kernel import Kernel
-    from ascendsim.program.program import Program
     from ascendsim.timing.l2.account import Start
 
 # Each order is a run, so nobody tries more of them than this; seeds are 32 bits wide.
@@ -209,6 +208,7 @@ class FlagCheck:
     flagged      whether it has flags, or a BarrierAll; one without is ordered by its tiles here
     races        pairs of instructions that share a tile, elements of GM or a flag, in no order, in words;
                  of a program without flags those that a device would not order
+    unread       tiles that are overwritten before anything has read them, in words
     superfluous  what can be left out, all of it together; nothing while there are races
     cycles       of the program as it is, without launch and entry; `lean_cycles` without what is superfluous
     slot_cycles  without any flag or barrier, under the waits that follow from its slots
@@ -218,6 +218,7 @@ class FlagCheck:
 
     flagged: bool
     races: tuple[str, ...]
+    unread: tuple[str, ...]
     superfluous: tuple[Superfluous, ...]
     cycles: int
     lean_cycles: int
@@ -238,6 +239,7 @@ class FlagCheck:
         said += [f"race: {line}" for line in self.races[:SHOWN]]
         if len(self.races) > SHOWN:
             said.append(f"and {len(self.races) - SHOWN} more")
+        said += [f"unread: {line}" for line in self.unread[:SHOWN]]
         said += [f"superfluous: {own}" for own in self.superfluous]
         if self.races and self.syncs:
             said.append("while there are races nothing is called superfluous: what mends them may need it")
@@ -294,6 +296,7 @@ def check_flags(
     return FlagCheck(
         flagged,
         tuple(race(pair, strict) for pair in races),
+        tuple(unread(strict)),
         tuple(Superfluous(what, tuple(own), of[what], saved[what]) for what, own in found.items()),
         cycles,
         cycles_without(chain(*found.values()), flagged),
@@ -361,4 +364,5 @@ def _program_cycles(program: Program, profile: Profile, core: str) -> int:
     work = CoreWork(Core(core, 0), 0, lambda: program, program.cores - 1)
     math = MathSettings(AccumulationModel("exact"))
     kernel = Kernel("flags", (Phase("all", (work,)),), tensors, math)
-    return measure_kernel(kernel, profile).cycles - profile.scalar.start_cycles
+    with warnings.catch_warnings(action="ignore"):  # races are told beside the cycles
+        return measure_kernel(kernel, profile).cycles - profile.scalar.start_cycles

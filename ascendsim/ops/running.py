@@ -18,7 +18,7 @@ from ascendsim.errors import whole
 from ascendsim.native.process import keep_freed_memory
 from ascendsim.ops.graph_times import GraphTimes
 from ascendsim.ops.lowering.call import Call, Mask, told_of
-from ascendsim.ops.lowering.formats import FLOATS, vector_overflow
+from ascendsim.ops.lowering.formats import vector_overflow
 from ascendsim.ops.lowering.graph import Graph, TransData, touched
 from ascendsim.ops.lowering.kernels import lower
 from ascendsim.ops.options.call import Options
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ascendsim.ops.lowering.call import Tensors
     from ascendsim.ops.operands import Operand
     from ascendsim.timing.l2.account import Start
-
-FLOAT_NAMES = frozenset(known.name for known in FLOATS)
 
 
 class Done(NamedTuple):
@@ -136,7 +134,7 @@ def cuts_a_value_off(kernel: Kernel, profile: Profile, gm: Tensors) -> bool:
     import numpy as np
 
     from ascendsim.numerics.casts import cuts_off
-    from ascendsim.numerics.dtypes import dtype
+    from ascendsim.numerics.dtypes import FLOAT_NAMES, dtype
 
     tensors = kernel.tensors.items()
     given = [(tensor.dtype, gm[name]) for name, tensor in tensors if tensor.role == "input"]

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ascendsim.errors import ProgramError
+from ascendsim.errors import AscendSimError, ProgramError
 from ascendsim.program.instruction import WIDTH, Command, Instruction, Told
 from ascendsim.program.kernel import named, require_cores
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Slot
-from ascendsim.program.races import inside, kind_of, race, unordered
+from ascendsim.program.races import first_race, inside, kind_of
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation import MathSettings
@@ -212,10 +212,8 @@ class CheckedMemory(CoreMemory):
             self._passed, self._widths = known.setdefault(program.slots, ({}, {}))
             if program.profile is not None:
                 require_cores(self._watch.phase.name, [self._watch.cores[self._core]], program.profile)
-            for pair in unordered(program)[:1] if program.own_slots >= 0 else ():
-                raise ProgramError(
-                    f"phase {self._watch.phase.name}: {race(pair, program)} (`check_flags` shows all of them)"
-                )
+            if found := first_race(program):
+                raise ProgramError(f"phase {self._watch.phase.name}: {found}")
         self._at, self._made = at, made
         self._reads, self._writes = made.reads, made.writes
         self._before.clear()
@@ -224,8 +222,11 @@ class CheckedMemory(CoreMemory):
             self._require_slice(made.gm)
         try:
             made.execute(self)
-        except ProgramError:
-            raise
+        except AscendSimError as error:
+            # What this memory itself refuses says where already.
+            if str(error).startswith(self._where):
+                raise
+            raise ProgramError(f"{self._where}: {error}") from error
         except (ValueError, IndexError) as error:
             what, do = f"does not fit its tiles: {error}", "compare their shapes"
             if "read-only" in str(error):
@@ -359,9 +360,10 @@ class CheckedMemory(CoreMemory):
                 do = f"say {true}" if getattr(self._made, field, None) == said else OTHER_FORMAT
                 raise self._wrong(f"says {field} = {said}; {slot!r} has {true} {unit}", do)
 
+    @property
+    def _where(self) -> str:
+        core, kind = named(self._watch.cores[self._core]), type(self._made).__name__
+        return f"phase {self._watch.phase.name}, {core}: instruction {self._at} ({kind})"
+
     def _wrong(self, what: str, do: str) -> ProgramError:
-        core = named(self._watch.cores[self._core])
-        return ProgramError(
-            f"phase {self._watch.phase.name}, {core}: instruction {self._at} "
-            f"({type(self._made).__name__}) {what}; {do}"
-        )
+        return ProgramError(f"{self._where} {what}; {do}")

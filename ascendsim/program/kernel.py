@@ -7,6 +7,7 @@ promise equal costs, and make a team.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -15,6 +16,7 @@ from ascendsim.errors import ProgramError
 from ascendsim.program.instruction import Command
 from ascendsim.program.places import VECTOR_CORES, GmTensor
 from ascendsim.program.program import Program
+from ascendsim.program.races import first_race
 
 if TYPE_CHECKING:
     from ascendsim.numerics.accumulation import MathSettings
@@ -196,7 +198,7 @@ def teams_of(phase: Phase, folded: bool, take: Callable[[Program, str], Taken]) 
     folded   one program for each team: equal cores have equal rates on every link and equal outcomes in L2,
              so one of them run with the weight of all takes exactly their cycles
 
-    Raises   ProgramError for a phase that breaks the rules below
+    Raises   ProgramError for a phase that breaks the rules below; a RuntimeWarning tells of a race
     """
     require_apart(phase)
     teams = []
@@ -207,6 +209,8 @@ def teams_of(phase: Phase, folded: bool, take: Callable[[Program, str], Taken]) 
             require_alike(phase.name, cores, [len(program) for program in programs])
         for program in programs:
             require_covered(phase.name, works[0], program)
+            if found := first_race(program):
+                warnings.warn(f"cycles of a race: phase {phase.name}: {found}", RuntimeWarning, stacklevel=2)
         teams.append(Team(cores, tuple([take(program, works[0].core.kind) for program in programs])))
     return teams
 
@@ -256,10 +260,12 @@ def require_cores(phase: str, cores: Iterable[Core], profile: Profile) -> None:
     have = {"cube": profile.cores.cube, "vector": profile.cores.vector}
     for core in cores:
         if not 0 <= core.index < have.get(core.kind, 0):
+            kinds = 'kinds are "cube" (AIC, also a unified core) and "vector" (AIV)'
+            do = "deal the work to fewer cores" if core.kind in have else kinds
             counts = " and ".join(f"{count} {kind} cores" for kind, count in have.items())
             raise ProgramError(
                 f"phase {phase}: a program runs on {named(core)}; {profile.variant} has {counts}, numbered "
-                "from 0: deal the work to fewer cores"
+                f"from 0: {do}"
             )
 
 

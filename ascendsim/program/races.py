@@ -140,12 +140,12 @@ def inside(gm: Gm) -> bool:
 
 
 def unordered(program: Program) -> list[Pair]:
-    """Return the pairs that must come in order and that nothing orders: races.
+    """Return the pairs that must come in order and that nothing orders: races, the closest pairs first.
 
     On one pipe instructions start in order; only V and MTE2 may start one before that in front is done.
     """
     known, pipes = clocks(program), program.pipes
-    return [
+    found = [
         pair
         for pair in needed(program)
         if known[pair.second].get(pipes[pair.first], -1) < pair.first
@@ -153,6 +153,30 @@ def unordered(program: Program) -> list[Pair]:
             pipes[pair.first] != pipes[pair.second]
             or pair.hazard in OVERLAPPING.get(bare(pipes[pair.first]), ())
         )
+    ]
+    # What is far apart overlaps rarely, and mostly because something close was not ordered.
+    return sorted(found, key=lambda pair: (pair.slot is None, pair.second - pair.first))
+
+
+def first_race(program: Program) -> str:
+    """Return what the flags of a program leave unordered, the first in words; "" for nothing."""
+    found = unordered(program) if program.own_slots >= 0 else ()
+    return f"{race(found[0], program)} (`check_flags` shows all of them)" if found else ""
+
+
+def unread(program: Program) -> list[str]:
+    """Say which tiles are overwritten before anything has read them, as in a ring of too few slots.
+
+    Not of L1, where an instruction may write a part of a tile.
+    """
+    pairs = [pair for pair in needed(program) if isinstance(pair.slot, Slot) and pair.slot.buffer != "L1"]
+    read = {(pair.second, pair.slot) for pair in pairs if pair.hazard == "WAR"}
+    line = partial(told, program.instructions, program.posts)
+    return [
+        f"{line(second)} overwrites {slot!r} before anything has read what {line(first)} wrote; give "
+        "its ring another slot, or take that out"
+        for first, second, slot, hazard in pairs
+        if hazard == "WAW" and (second, slot) not in read
     ]
 
 

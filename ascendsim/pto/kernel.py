@@ -13,7 +13,7 @@ from functools import partial
 from math import lcm
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ascendsim.errors import CapacityError, ProgramError, shown, whole
+from ascendsim.errors import CapacityError, ProgramError, did_you_mean, shown, whole
 from ascendsim.instructions.cube import Mmad, Submatrix
 from ascendsim.instructions.elementwise import Binary, Cast, MulAdd, Unary
 from ascendsim.instructions.fixpipe import CopyL0cToL1, CopyL1ToBt, Fixpipe
@@ -65,6 +65,12 @@ def read_pto(
             f"read_pto: text is a str and blocks a number from 1 to {most}, got {shown(blocks)}"
         )
     function = parse(text)
+    numbers = [name[1:] for name, kind in function.arguments if kind.name != "pto.ptr"]
+    for name in {**(arguments or {})}.keys() - {*numbers}:
+        function.place.refuse(
+            f"arguments gives {name}, no number that {function.name} takes",
+            did_you_mean(name, numbers) if numbers else "it takes none",
+        )
     traces = [Trace(function, arguments or {}, block, count) for block in range(count)]
     everything = [done for trace in traces for done in trace.done]
     kind = _kind(everything)

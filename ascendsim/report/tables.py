@@ -151,10 +151,7 @@ LAYER = (
     Column("total_us", "x count us", "microseconds", "time_us x count: what the network spends on them."),
     Column("share", "share", "share of 1", "total_us / sum of total_us over all layers."),
     Column(
-        "kernels",
-        "kernels",
-        "",
-        "Of one such convolution: the cycles of each kernel and what bounds it.",
+        "kernels", "kernels", "", "Of one such convolution: the cycles of each kernel and what bounds it."
     ),
 )
 
@@ -218,9 +215,7 @@ def like_terms(product: Entry) -> dict[str, float]:
     layers = product.get("layers") or [{"count": 1, "kernels": product["kernels"]}]
     return parts_us(
         Spent(
-            kernel["op_type"],
-            bool(kernel["macs"]),
-            *(layer["count"] * kernel[part] for part in TIME_PARTS),
+            kernel["op_type"], bool(kernel["macs"]), *(layer["count"] * kernel[part] for part in TIME_PARTS)
         )
         for layer in layers
         for kernel in layer["kernels"]

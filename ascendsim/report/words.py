@@ -64,10 +64,11 @@ def order_words(order: str) -> str:
 
 
 def figures_line(product: Entry) -> str:
-    """Say how many of the product's figures are assumed."""
-    total = sum(product["figures"].values())
+    """Say how many of the product's figures are assumed, or a design."""
+    total, designed = sum(product["figures"].values()), product["figures"].get("design", 0)
     assumed = len(product["assumed_figures"])
-    line = f"Figures: {total} of the product, {assumed} of them assumed"
+    design = f"{designed} of them a design, which nobody has measured, and {assumed} assumed"
+    line = f"Figures: {total} of the product, {design if designed else f'{assumed} of them assumed'}"
     # A file of one's own goes by its path: no other name leads to it.
     name = shlex.quote(product.get("path") or product["variant"])
     return f"{line} (`ascendsim profiles {name}`)."

@@ -162,8 +162,7 @@ def with_cube(rules: RuleSet, family: str, product: str | Profile) -> RuleSet:
     bias = {family: tuple(dict.fromkeys((*rules.tbc.bias_dtypes.get(family, ()), *dtypes)))}
     convolution = rules.convolution._replace(dtypes=given, dtypes_transposed={}, cube_math=math)
     return rules._replace(
-        convolution=convolution,
-        tbc=rules.tbc._replace(dtypes=given, bias_dtypes=bias, cube_math=math),
+        convolution=convolution, tbc=rules.tbc._replace(dtypes=given, bias_dtypes=bias, cube_math=math)
     )
 
 

@@ -18,7 +18,7 @@ from ascendsim.profile import Change, Profile, contradiction, load_profile
 from ascendsim.profile.records import RESULTS
 from ascendsim.profile.schema import LEVELS
 from ascendsim.profile.voltage import supply_of
-from ascendsim.studies.accounts import EnergyEvent, energy_pj, lacking
+from ascendsim.studies.accounts import EnergyEvent, energy_between, energy_pj, lacking
 from ascendsim.studies.engine.measure import estimate_point, planned
 from ascendsim.studies.engine.point import NOTHING
 from ascendsim.studies.engine.run import Budget, Engine
@@ -114,9 +114,11 @@ def _costed(
 ) -> Design:
     """Return a design that was timed on all layers with its cost, which hangs on results."""
     results = _results(question, design.tuned_us, number, family, best, asking)
-    cost = question.cost.of(load_profile(question.product, overrides=dict(design.figures)), results)
+    profile = load_profile(question.product, overrides=dict(design.figures))
+    cost, low, high = (question.cost.of(profile, each) for each in results)
     over = question.budget is not None and cost > question.budget
-    return replace(design, cost=cost, reason=OVER_BUDGET if over else "")
+    ends = (low, high) if low != high else None
+    return replace(design, cost=cost, cost_ends=ends, reason=OVER_BUDGET if over else "")
 
 
 def _results(
@@ -126,8 +128,10 @@ def _results(
     family: Family,
     best: Mapping[tuple[int, Place], Best],
     asking: Asking,
-) -> dict[str, float]:
+) -> list[dict[str, float]]:
     """Return what a formula asks of a design: its time, and bytes and energy without changes of layout.
+
+    Returns  it with the energy as figures are, at lower, and at upper ends of their ranges
 
     Raises   ConfigError where the product lacks a figure of the energy
     """
@@ -145,14 +149,13 @@ def _results(
             own = energy_events(traffic, kernel, point.profile)
             events += [event._replace(count=place[0].count * event.count) for event in own]
     results: dict[str, float] = {**dict.fromkeys(RESULTS, 0.0), **sizes, "result.time_us": tuned_us}
-    if ENERGY in question.cost.results:
-        if lacks := lacking(events):
-            raise ConfigError(
-                f"cost {question.cost.text!r}: the energy is not known, as {question.product} lacks "
-                f"{', '.join(lacks)}; give these figures in a product file"
-            )
-        results[ENERGY] = float((energy_pj(events) or 0) / 1_000_000)
-    return results
+    if ENERGY in question.cost.results and (lacks := lacking(events)):
+        raise ConfigError(
+            f"cost {question.cost.text!r}: the energy is not known, as {question.product} lacks "
+            f"{', '.join(lacks)}; give these figures in a product file"
+        )
+    energies = energy_pj(events) or 0, *(energy_between(events) or (0, 0))
+    return [{**results, ENERGY: float(each / 1_000_000)} for each in energies]
 
 
 def _places(question: DesignQuestion) -> list[Place]:

@@ -99,11 +99,7 @@ def _steps_of(phase: PhaseTimeline, work: CoreTimeline) -> list[PathStep]:
 
 
 def _why(
-    event: _Event,
-    work: CoreTimeline,
-    begin: int,
-    previous: list[int | None],
-    issued: list[int | None] | None,
+    event: _Event, work: CoreTimeline, begin: int, previous: list[int | None], issued: list[int | None] | None
 ) -> tuple[str, _Event | None]:
     """Return the event that decided when this one happened, and what passed in between.
 

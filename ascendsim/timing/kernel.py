@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 @default_arithmetic
 def time_kernel(
-    kernel: Kernel,
-    profile: Profile,
-    *,
-    folded: bool = True,
-    l2_start: Start = "warm",
-    engine: str = "simpy",
+    kernel: Kernel, profile: Profile, *, folded: bool = True, l2_start: Start = "warm", engine: str = "simpy"
 ) -> Timeline:
     """Return the spans of all instructions of a kernel, in cycles of the cube clock, without its launch.
 

@@ -116,9 +116,7 @@ def occupation(times: KernelTimes, core: Core) -> dict[str, Occupation]:
                         own[cause] = own.get(cause, 0) + cycles
     return {
         pipe: Occupation(
-            busy[pipe],
-            waiting.get(pipe, {}),
-            times.cycles - busy[pipe] - sum(waiting.get(pipe, {}).values()),
+            busy[pipe], waiting.get(pipe, {}), times.cycles - busy[pipe] - sum(waiting.get(pipe, {}).values())
         )
         for pipe in PIPES
         if pipe in busy

@@ -23,14 +23,7 @@ from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.options.call import Options
 from ascendsim.torch.autograd import array_of, gradients_of, has_values, output_of, problem_of, type_name
 from ascendsim.torch.ledger import Ledger, PassEntry, Record, judged_backward, judged_forward, table
-from ascendsim.torch.passes import (
-    OUTPUT,
-    LayerNames,
-    LayerPass,
-    Setting,
-    run_backward,
-    run_forward,
-)
+from ascendsim.torch.passes import OUTPUT, LayerNames, LayerPass, Setting, run_backward, run_forward
 from ascendsim.torch.products import ProductPass, Products, SumPass
 from ascendsim.torch.tbc import TbcBackward, TbcFunctions
 

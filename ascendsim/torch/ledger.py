@@ -17,14 +17,7 @@ from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.studies.records import JudgedGradient
 from ascendsim.studies.sweep import float64_references, judge
-from ascendsim.torch.passes import (
-    OUTPUT_ALONE,
-    LayerPass,
-    Setting,
-    costs,
-    mirrored,
-    parts_of,
-)
+from ascendsim.torch.passes import OUTPUT_ALONE, LayerPass, Setting, costs, mirrored, parts_of
 from ascendsim.torch.products import ProductCall
 from ascendsim.torch.tbc import TbcBackward
 

@@ -17,12 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ascendsim.errors import UnsupportedError
-from ascendsim.ops.convolution_backward import (
-    ACTIVATION_IN,
-    ACTIVATION_OUT,
-    WEIGHT,
-    conv_tbc_backward,
-)
+from ascendsim.ops.convolution_backward import ACTIVATION_IN, ACTIVATION_OUT, WEIGHT, conv_tbc_backward
 from ascendsim.ops.layers import estimate_layer
 from ascendsim.ops.lowering.call import GRADIENTS
 from ascendsim.ops.options.keywords import TbcOptions

@@ -207,12 +207,7 @@ def _distinct(rows: Sequence[Named]) -> list[Named]:
 
 
 def _told(
-    timer: RowTimer,
-    model: LinearModel,
-    others: LeftOut,
-    unusable: Sequence[Unusable],
-    *,
-    whole: bool,
+    timer: RowTimer, model: LinearModel, others: LeftOut, unusable: Sequence[Unusable], *, whole: bool
 ) -> Calibration:
     """Put what was found into numbers for people."""
     count = len(model.errors)

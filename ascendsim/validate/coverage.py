@@ -115,8 +115,7 @@ def known_coverage() -> Coverage:
     text = (files("ascendsim.validate") / "coverage.json").read_text(encoding="utf-8")
     told = json.loads(text)
     return Coverage(
-        tuple(Cell(**cell) for cell in told["cells"]),
-        tuple(VariantPair(**pair) for pair in told["pairs"]),
+        tuple(Cell(**cell) for cell in told["cells"]), tuple(VariantPair(**pair) for pair in told["pairs"])
     )
 
 

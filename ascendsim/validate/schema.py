@@ -260,7 +260,8 @@ def _check_columns(names: Sequence[str], path: Path) -> None:
     if set(PROSE) & set(names):
         raise DataError(
             f"{path}: {', '.join(name for name in PROSE if name in names)} hold the words of its sources, "
-            f"not columns; run python tools/measured_rows.py {path} OUT, then --data OUT"
+            f"not columns; run python tools/measured_rows.py {path} OUT in a checkout, then --data OUT, or "
+            "let ASCENDSIM_DATA name OUT"
         )
     missing = [name for name in NEEDED if name not in names]
     if missing:

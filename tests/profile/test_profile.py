@@ -487,6 +487,15 @@ def test_a_new_file_without_a_model_names_all_that_must_be_filled_in(tmp_path):
     assert {meaning for _, meaning in known} == set(meanings().values())
 
 
+def test_who_writes_a_new_file_is_told_of_the_figures_of_products(answer, tmp_path):
+    count = new_product().count(f"  # {FILL_IN}")
+    said = f"{count} marked FILL IN; --like 910B, or another product, begins with its figures instead; then"
+    told = [answer("profiles", "--new", str(tmp_path / f"{at}.toml"), *like) for at, like in enumerate(LIKE)]
+    assert [said in " ".join(text.split()) for text in told] == [True, False]
+    assert "--like" not in told[1]
+
+
+LIKE = ((), ("--like", "910B2"))
 TEXTS = {
     "core_structure": "split",
     "npu_arch": "mine",

@@ -3,6 +3,7 @@
 import itertools
 import random
 import runpy
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import ProgramBuilder, program_of
-from ascendsim.program.races import clocks, needed, unordered
+from ascendsim.program.races import clocks, needed, race, unordered
 from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import measure_kernel, time_kernel
 from ascendsim.timing.l2 import L2_STARTS
@@ -152,6 +153,8 @@ def test_clocks_are_the_closure_of_what_orders_instructions(seed):
         assert (known[j].get(pipes[i], -1) >= i) == joined[i, j], (i, j)
 
 
+# Most of these programs race.
+@pytest.mark.filterwarnings("ignore:cycles of a race")
 @pytest.mark.parametrize("seed", range(40))
 def test_both_engines_keep_what_the_flags_order(seed):
     program = drawn(seed)
@@ -183,6 +186,53 @@ def test_a_checked_run_refuses_a_race(name):
         made(program)
 
 
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_who_times_a_race_is_told(name, engine):
+    program = EXAMPLE["doubled"](TOY_LARGE, **VARIANTS[name])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        measure_kernel(kernel_of(program), TOY_LARGE, engine=engine)
+    told = [f"cycles of a race: phase all: {race(pair, program)}" for pair in unordered(program)[:1]]
+    assert [str(each.message).partition(" (`check_flags`")[0] for each in said] == told
+
+
+def test_the_closest_pair_is_named_first():
+    """Without flags back, loads overwrite slots too early; without a flag to a store, that is nearer."""
+    program = EXAMPLE["doubled"](TOY_LARGE, forgets=("MTE3", "MTE2"))
+    made = [each for each in program.instructions if each != SetFlag("V", "MTE3", 1)]
+    made = [each for each in made if each != WaitFlag("V", "MTE3", 1)]
+    racing = program_of(made, program.slots[: program.tile_slots], {}, HAZARDS, {}, TOY_LARGE)
+    names = [type(each).__name__ for each in made]
+    # The second Add, and the store behind it; the loads that overwrite the first slot come before them.
+    add = [at for at, name in enumerate(names) if name == "Add"][1]
+    assert names[add + 1] == "CopyUbToGm"
+    assert unordered(racing)[0][:2] == (add, add + 1)
+    apart = [second - first for first, second, *_ in unordered(racing)]
+    assert apart == sorted(apart)
+    assert apart[-1] > 1
+
+
+def test_a_ring_of_too_few_slots_is_told():
+    def program(copies):
+        b = ProgramBuilder(TOY)
+        ring, line = b.ring("UB", 32, "row", copies), Gm(GmTensor.of("t", (8,), "float32"), (slice(0, 8),))
+        tiles = [ring.next() for _ in range(3)]
+        for tile in tiles:
+            b.add(CopyGmToUb.of(tile, line))
+        for tile in tiles[:2]:
+            b.add(Add(tiles[2], tile, 8))
+        return b.build()
+
+    assert check_flags(program(3), TOY).unread == ()
+    found = check_flags(program(2), TOY)
+    assert found.unread == (
+        "instruction 2 (CopyGmToUb on MTE2) overwrites UB:row[0](32 B) before anything has read what "
+        "instruction 0 (CopyGmToUb on MTE2) wrote; give its ring another slot, or take that out",
+    )
+    assert f"\nunread: {found.unread[0]}\n" in str(found)
+
+
 def test_the_two_instructions_and_their_tile_are_named():
     found = check_flags(EXAMPLE["doubled"](TOY_LARGE, forgets=("V", "MTE3")), TOY_LARGE)
     assert found.races[0] == (
@@ -191,6 +241,7 @@ def test_the_two_instructions_and_their_tile_are_named():
     )
 
 
+@pytest.mark.filterwarnings("ignore:cycles of a race")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_what_is_superfluous_can_be_left_out_and_saves_its_cycles(name):
     program = EXAMPLE["doubled"](TOY_LARGE, **VARIANTS[name])

@@ -299,7 +299,7 @@ def test_atomic_addition_rounds_each_sum_to_float32():
 
 def test_outputs_start_poisoned():
     gm = {"x": ones_and_more()}
-    run_kernel(kernel_of([]), gm)
+    run_kernel(kernel_of([]), gm, checked=False)
     assert np.isnan(gm["y"]).all()
 
 
@@ -673,7 +673,12 @@ WRONG = {
     ),
     "a function without a name": (
         lambda: alone(lambda x: [load(x, X, 0), Unary(x, x, "Tanh", 8)]),
-        "by the name of 'Tanh'; say one of Adds, .*Relu",
+        r"^phase .*, vector core 0: instruction 1 \(Unary\): nothing is done by the name of 'Tanh'; "
+        r"say one of Adds, .*Relu; of others derive an instruction of your own from `Command`",
+    ),
+    "a format without a name": (
+        lambda: alone(lambda x: [load(x, X, 0), Cast(x, x, "flaot16", 8, 4)]),
+        r"instruction 1 \(Cast\): dtype: 'flaot16' is not a supported format; did you mean 'float16'\?",
     ),
     "a reduction without a name": (
         lambda: alone(lambda x: [load(x, X, 0), ReduceRows(x, x, None, "Mean", 1, 8)]),
@@ -730,7 +735,10 @@ WRONG = {
         rf"runs on vector core {TOY.cores.vector}; toy_split has .* {TOY.cores.vector} vector cores",
     ),
     "a core of a negative number": (lambda: on_cores(copied(0, 0), first=-1), "runs on vector core -1"),
-    "a core of no kind": (lambda: on_cores(copied(0, 0), kind="scalar"), "runs on scalar core 0"),
+    "a core of no kind": (
+        lambda: on_cores(copied(0, 0), kind="aiv"),
+        r'runs on aiv core 0; .*: kinds are "cube" \(AIC, also .*\) and "vector" \(AIV\)$',
+    ),
     "two programs on one core": (
         lambda: kernel_twice(on_cores(copied(0, 0))),
         "two programs of phase all run on",
@@ -754,6 +762,16 @@ GIVEN = {
     "float64": ({"x": np.ones((4, 8))}, "in float32; given is float64, of which that holds not all values"),
     "bits of scales": ({"x": np.ones((4, 8), np.uint64)}, "given is uint64"),
 }
+# Beside each a value that no element has, and one that many have.
+BETWEEN = {
+    "float16": (0.1, [0.5, 65504, np.inf, np.nan, -0.0]),
+    "bfloat16": (257, [256, np.inf]),
+    "float8_e4m3fn": (17, [18, 448, np.nan]),
+    "hifloat8": (17, [20, 32768]),
+    "int8": (128, [127, -128]),
+    "float32": (None, [0.1]),
+    "int32": (None, [0.1]),
+}
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -763,6 +781,32 @@ def test_a_checked_run_looks_at_what_it_is_given(name):
         run_kernel(kernel_of([copied(0, 0)]), given)
 
 
+@pytest.mark.parametrize("dtype", BETWEEN)
+def test_a_checked_run_takes_values_of_a_format_alone(dtype):
+    wrong, right = BETWEEN[dtype]
+    tensor, values = GmTensor.of("h", (2, 8), dtype), np.zeros((2, 8), np.float32)
+    kernel = kernel_of([copied(0, 0)], tensors=(X, Y, tensor))
+    values[1, : len(right)] = right
+    run_kernel(kernel, {"x": ones_and_more(), "h": values})
+    if wrong is not None:
+        values[1, 7] = wrong
+        words = rf"takes h of {dtype}; given is {float(wrong)} at \[1, 7\], which is no value of it; round"
+        with pytest.raises(ProgramError, match=words):
+            run_kernel(kernel, {"x": ones_and_more(), "h": values})
+
+
+def test_an_output_that_nothing_writes_is_refused():
+    loads = alone(lambda x: [load(x, X, 0), load(x, Y, 0)])
+    gm = {"x": ones_and_more(), "h": ones_and_more(), "o": ones_and_more()}
+    with pytest.raises(ProgramError, match="handmade: nothing writes y; store a result there, or give it"):
+        run_kernel(loads, gm)
+    # A part is enough, in any phase, and what is given needs none.
+    gm = {"x": ones_and_more(), "o": ones_and_more()}
+    run_kernel(kernel_of([copied(0, 1)], [], tensors=(X, Y, H_OUT)), gm)
+    assert gm["y"][1].tolist() == gm["x"][0].tolist()
+    assert np.isnan(gm["y"][0]).all()
+
+
 def test_a_run_takes_elements_of_a_narrower_type():
     gm = {"x": np.ones((4, 8), np.float16)}
     run_kernel(kernel_of([copied(0, 0)]), gm)
@@ -770,7 +814,7 @@ def test_a_run_takes_elements_of_a_narrower_type():
 
 
 def test_a_store_that_converts_rounds_to_its_tensor():
-    gm = {"x": np.full((4, 8), 0.1, np.float32), "h": ones_and_more()}
+    gm = {"x": np.full((4, 8), 0.1, np.float32), "h": ones_and_more(), "y": ones_and_more()}
     run_kernel(alone(lambda x: [load(x, X, 0), CopyUbToGm(row(H_OUT, 0), x, 16, converts=True)]), gm)
     assert gm["o"][0].tolist() == [float(np.float16(0.1))] * 8
 

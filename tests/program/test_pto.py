@@ -533,6 +533,10 @@ def test_what_a_call_lacks_is_said():
     with pytest.raises(ProgramError, match=r"argument %n of vadd is of index.*arguments=\{'n': \.\.\.\}"):
         read_pto(text, PROFILE)
     assert read_pto(text, PROFILE, arguments={"n": 32}).tensors["x"].shape == (32, 32)
+    with pytest.raises(ProgramError, match=r"^line 3, .*: arguments gives m, no .* vadd takes; there is n$"):
+        read_pto(text, PROFILE, arguments={"n": 32, "m": 1})
+    with pytest.raises(ProgramError, match="arguments gives x, no number that vadd takes; it takes none"):
+        read_pto(KERNELS["vadd"], PROFILE, arguments={"x": 1})
     with pytest.raises(CapacityError, match=r"line 16: UB of 910B2 holds 196608 bytes"):
         read_pto(KERNELS["vadd"].replace("rows=32", "rows=1024"), PROFILE)
 

@@ -294,6 +294,12 @@ def test_the_figures_are_counted():
     )
 
 
+def test_figures_of_a_design_are_counted_apart():
+    product = PRODUCT | {"figures": {"design": 3, "assumed": 1}}
+    told = "3 of them a design, which nobody has measured, and 1 assumed (`ascendsim profiles toy1`)."
+    assert figures_line(product) == f"Figures: 4 of the product, {told}"
+
+
 def test_an_interval_names_the_three_figures_that_move_most():
     line = interval_line(PRODUCT | {"interval": INTERVAL})
     assert line.startswith(

@@ -333,6 +333,14 @@ def test_starts_of_which_the_same_is_true_are_told_together(doubtful):
     assert hardware_sentence(answer) == "On 910B2, a test: it changes nothing with L2 warm and handed."
 
 
+def test_starts_that_differ_in_their_intervals_alone_are_told_in_one_clause(doubtful):
+    gains = (gain("it", "warm", 96.0, -0.01, 0.05), gain("it", "cold", 97.0, -0.02, 0.04))
+    assert hardware_sentence(replace(doubtful, gains=gains, refused={})) == (
+        "On 910B2, a test: it is not told apart from no change with L2 warm (costs 1.0 to saves 5.0 %) and "
+        "with L2 cold (costs 2.0 to saves 4.0 %)."
+    )
+
+
 def test_of_several_the_one_that_surely_saves_most_is_named(doubtful):
     gains = (gain("hope", "warm", 90.0, -0.05, 0.2), gain("sure", "warm", 98.0, 0.01, 0.03))
     answer = replace(doubtful, gains=gains, refused={})
@@ -568,7 +576,7 @@ def test_a_study_of_convolutions_says_which_other_layers_of_a_network_it_leaves_
     assert title == "ResNet-50 v1.5, batch 1 (without fc (linear): 0.05 % of its multiply-adds)"
     assert [layer.name for layer in layers] == [row.name for row in load_workload("resnet50").convolutions]
     assert layers_of(parse(words))[0] == "ResNet-50 v1.5, batch 1"
-    with pytest.raises(ConfigError, match="layer fc is of kind linear, and this study is of convolutions"):
+    with pytest.raises(ConfigError, match=r"layer fc is of kind linear, and .* `study why`"):
         layers_of(parse([*words, "fc"]), convolutions=True)
 
 

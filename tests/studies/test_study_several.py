@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ascendsim import estimate
+from ascendsim.cli import main
 from ascendsim.cli.studies.output import layers_of
 from ascendsim.errors import ConfigError, UnsupportedError, install_hint
 from ascendsim.frozen import FrozenMap
@@ -121,6 +122,14 @@ def test_layers_are_tuned_side_by_side(answer, tmp_path):
     assert others
     assert text.count("Plan against plan") == 0
     assert (tmp_path / "study.html").read_text().count("Plan against plan</caption>") == len(others)
+
+
+@pytest.mark.parametrize(("layers", "told"), [("f*,s5b0_1x1b", True), ("s5b0_1x1b", False)])
+def test_layers_of_other_kinds_that_are_left_out_are_told(capsys, tmp_path, layers, told):
+    words = ("study", "tiling", layers, *ASKED["tiling"], "--jobs", "1", "--store", str(tmp_path / "s"))
+    assert main([*words]) == 0
+    said = "ResNet-50 v1.5: plans of convolutions alone are tuned; left out: fc (linear)\n"
+    assert (said in capsys.readouterr().err) == told
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from ascendsim.ops.plan import Tiling
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.traffic import kernel_traffic
 from ascendsim.profile.schema import LEVELS
-from ascendsim.report.studies.traffic import traffic_answered
+from ascendsim.report.studies.traffic import energy_table, traffic_answered
 from ascendsim.studies.accounts import SHOWN, LeverQuestion, TrafficQuestion
 from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.levers import steps_of, study_levers
@@ -288,6 +288,10 @@ def test_energy_lies_between_the_ends_of_ranges_and_says_how_many_figures_have_o
     assert (row["unit"], row["range"]) == ("pJ a multiply-add", "1 to 5, assumed")
     assert (row["low_uj"], row["high_uj"]) == (counts[0] / 1e6, 5 * counts[0] / 1e6)
     assert events["core_pj_per_cycle"]["unit"] == "pJ a cycle"
+    assert main(["study", "traffic", *LAYER, "--product", str(product)]) == 0
+    [total] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("all ")]
+    # No event, value or unit of all: microjoules alone.
+    assert len(total.split()) == 4
 
 
 @pytest.mark.parametrize(
@@ -366,6 +370,10 @@ def test_energy_has_the_bounds_that_voltages_give(tmp_path, assumed):
     slower = Fraction(WEIGHTS["leakage_pj_per_cycle"]) * Fraction(18, 13)
     assert leakage.ends_pj == (slower * Fraction(8, 10) ** 3, slower)
     assert leakage.each_pj == slower * Fraction(5, 6)
+    # Thirds are shown to six digits.
+    ranges = {row["figure"]: row["range"] for row in energy_table(answer).records()}
+    ends = " to ".join(f"{float(end):.6g}" for end in core.ends_pj)
+    assert ranges["energy.core_pj_per_cycle"].removesuffix(", assumed") == ends
     # What has a supply of its own hangs on no voltage of the cores.
     assert not events["read_pj_per_byte.L2"].assumed
     assert (core.assumed, leakage.assumed) == ("voltage_v.1800" in assumed, bool(assumed))

@@ -270,13 +270,29 @@ def tuned():
 
 def test_the_best_plans_are_written_best_first_and_come_back(tuned, tmp_path):
     found = export(tmp_path, tuned, 4)
-    best = top(tuned, 4)
-    assert [one.trial for one in found] == best
-    assert [tuned.score(trial) for trial in best] == sorted(map(tuned.score, best))
-    assert tuned.score(best[0]) == tuned.score(tuned.best)
+    *best, usual = top(tuned, 4)
+    assert [one.trial for one in found] == [*best, usual]
+    scores = [tuned.score(trial) for trial in best]
+    assert scores == sorted(set(scores))
+    assert scores[0] == tuned.score(tuned.best)
     plans = exported_plans(tmp_path, "grad_weight")
-    assert list(plans) == [f"plan-0{rank}.toml" for rank in (1, 2, 3, 4)]
-    assert list(plans.values()) == [trial.plan for trial in best]
+    assert list(plans) == [f"plan-0{rank}.toml" for rank in (1, 2, 3, 4, 5)]
+    assert list(plans.values()) == [trial.plan for trial in (*best, usual)]
+
+
+def test_plans_of_equal_times_are_written_once_and_the_usual_one_beside_the_best(tuned, tmp_path):
+    first, second, usual = top(tuned, 2)
+    assert usual.found_by == "product"
+    spelled = replace(first.plan.tiling, cl0_buffers=3 - first.plan.tiling.cl0_buffers)
+    alike = replace(first, plan=replace(first.plan, tiling=spelled))
+    twice = replace(tuned, trials={**tuned.trials, alike.plan: alike}, allowed=lambda _: True)
+    assert top(twice, 2) == [first, second, usual]
+    assert top(tuned, 24).count(usual) == 1
+    export(tmp_path, tuned, 2)
+    rows = list(csv.DictReader((tmp_path / INDEX).read_text().splitlines()))
+    assert [row["found_by"] == "product" for row in rows] == [False, False, True]
+    said = [(tmp_path / f"plan-0{rank}.toml").read_text() for rank in (1, 2, 3)]
+    assert ["the usual plan, to compare" in text for text in said] == [False, False, True]
 
 
 def test_each_plan_of_an_operators_nest_has_an_entry_and_others_say_why_not(tuned, tmp_path):
@@ -294,7 +310,7 @@ def test_each_plan_of_an_operators_nest_has_an_entry_and_others_say_why_not(tune
 def test_the_index_lists_files_times_and_plans(tuned, tmp_path):
     export(tmp_path, tuned, 2)
     rows = list(csv.DictReader((tmp_path / INDEX).read_text().splitlines()))
-    assert [row["rank"] for row in rows] == ["1", "2"]
+    assert [row["rank"] for row in rows] == ["1", "2", "3"]
     assert float(rows[0]["us_warm"]) == top(tuned, 1)[0].times_us["warm"]
     assert rows[0]["plan"].startswith(str(top(tuned, 1)[0].plan.schedule))
 
@@ -402,7 +418,7 @@ def test_the_command_writes_plans_and_ranks_them_by_a_profile(answer, refusal, t
     plans = str(tmp_path / "plans")
     words = ("study", "tiling", "s5b1_1x1a", "--gradient", "weight", "--jobs", "1", "--export", plans)
     words += ("--store", str(tmp_path / "s"), "--l2-start", "warm")
-    printed = answer(*words, "--tilings", "6", "--margin", "4", "--no-interval", "--export-top", "3")
+    printed = answer(*words, "--tilings", "6", "--margin", "4", "--no-interval", "--export-top", "2")
     assert "3 plans and 0 entries in" in printed
     assert "known of npu_arch 3510" in " ".join(printed.split())
     file = str(profile(tmp_path, [30, 20, 10]))

@@ -167,12 +167,7 @@ STARTS = ("warm", "step")
 def add_command(kinds: Any, name: str, help: str, description: str, epilog: str) -> Any:
     """Add a study to the kinds and return it, without options."""
     return kinds.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=epilog,
-        formatter_class=Wrapped,
-        allow_abbrev=False,
+        name, help=help, description=description, epilog=epilog, formatter_class=Wrapped, allow_abbrev=False
     )
 
 

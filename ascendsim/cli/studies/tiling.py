@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -256,9 +257,13 @@ def _questions(arguments: Any) -> list[TilingQuestion]:
     from ascendsim.cli.request import convolution_of, convolutions_of
     from ascendsim.studies.tuning.records import TilingQuestion
     from ascendsim.workloads import load_workload
+    from ascendsim.workloads.records import names_left_out
 
     workload = load_workload(arguments.workload)
-    chosen = convolutions_of(replace(workload, layers=workload.select(arguments.layer)), arguments.layer)
+    layers = replace(workload, layers=workload.select(arguments.layer), left_out=())
+    chosen = convolutions_of(layers, arguments.layer)
+    if rest := names_left_out(chosen.left_out):
+        print(f"{workload.title}: plans of convolutions alone are tuned{rest}", file=sys.stderr)
     margin, batch = _margin(arguments.margin), arguments.batch or workload.batch or 1
     return [
         TilingQuestion(

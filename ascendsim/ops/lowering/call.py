@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
-from ascendsim.numerics.dtypes import (
-    DType,
-    dtype,
-)
+from ascendsim.numerics.dtypes import DType, dtype
 from ascendsim.ops.lowering.formats import cube_overflow, vector_overflow
 from ascendsim.ops.plan import Plan, saying_whose
 from ascendsim.ops.problems.convolution import C0_BYTES, ConvProblem, as_multiplied, merged, stored_name

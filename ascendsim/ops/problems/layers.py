@@ -83,10 +83,7 @@ class ProductLayer:
             of_weight = ProductGradient(
                 "input", "grad_output", MatmulProblem(k, m, n, batch, transpose_a=True)
             )
-        return {
-            "grad_input": ProductGradient("grad_output", "weight", of_input),
-            "grad_weight": of_weight,
-        }
+        return {"grad_input": ProductGradient("grad_output", "weight", of_input), "grad_weight": of_weight}
 
 
 @dataclass(frozen=True)

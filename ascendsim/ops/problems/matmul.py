@@ -7,9 +7,7 @@ from math import prod
 
 from ascendsim.errors import ShapeError, shown, truth, whole
 from ascendsim.instructions.movers import CopyGmToL1
-from ascendsim.ops.problems.convolution import (
-    stored_name,
-)
+from ascendsim.ops.problems.convolution import stored_name
 from ascendsim.program.places import Gm, GmTensor, Slot
 
 Pair = tuple[int, int]

@@ -16,13 +16,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.numerics.dtypes import dtype
-from ascendsim.ops.problems.convolution import (
-    ConvProblem,
-    activation,
-    groups_of,
-    pairs_by_depth,
-    stored_name,
-)
+from ascendsim.ops.problems.convolution import ConvProblem, activation, groups_of, pairs_by_depth, stored_name
 from ascendsim.ops.problems.sliding import Sliding, SlidingGemm, Taps
 from ascendsim.program.places import GmTensor
 

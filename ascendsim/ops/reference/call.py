@@ -281,12 +281,7 @@ Place = tuple[int, int, int]
 
 
 def merged_dgrad(
-    problem: ConvProblem,
-    factor: int,
-    grad_output: Floats,
-    weight: Floats,
-    order: DgradOrder,
-    reduce: Reduce,
+    problem: ConvProblem, factor: int, grad_output: Floats, weight: Floats, order: DgradOrder, reduce: Reduce
 ) -> Floats:
     """Return the accumulators of grad_input; arguments and shapes as of `ordered_dgrad`."""
     whole = merged(problem, factor)

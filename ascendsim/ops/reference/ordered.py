@@ -195,11 +195,7 @@ def reduction_by_groups(values: Floats, c0: int) -> Floats:
 
 
 def append_slices(
-    parts: Sequence[list[tuple[Floats, Floats]]],
-    a: Floats,
-    b: Floats,
-    runs: Sequence[Sequence[int]],
-    c0: int,
+    parts: Sequence[list[tuple[Floats, Floats]]], a: Floats, b: Floats, runs: Sequence[Sequence[int]], c0: int
 ) -> None:
     """Append to each part its slices of both matrices, which `runs` gives in groups of C0."""
     first = 0

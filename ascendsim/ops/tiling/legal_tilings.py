@@ -50,12 +50,7 @@ PATIENCE = 10_000
 
 
 def legal_tilings(
-    problem: ConvProblem,
-    gradient: str,
-    profile: Profile | str,
-    dtype: str = "float16",
-    *,
-    hf32: bool = False,
+    problem: ConvProblem, gradient: str, profile: Profile | str, dtype: str = "float16", *, hf32: bool = False
 ) -> LegalTilings:
     """Return all tilings of one gradient that its usual schedule, `dgrad` or `wgrad`, can follow.
 

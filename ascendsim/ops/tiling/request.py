@@ -255,10 +255,7 @@ class PlanRequest:
     def layer(self) -> LayerSizes:
         """The kernel's convolution as the operators' planning code sees it, each group by itself."""
         return LayerSizes.of(
-            self.kernel,
-            self.compute_dtype,
-            transposed_forward=self.transposed_forward,
-            layouts=self.layouts,
+            self.kernel, self.compute_dtype, transposed_forward=self.transposed_forward, layouts=self.layouts
         )
 
     @property

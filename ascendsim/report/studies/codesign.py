@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ascendsim.profile import load_profile
 from ascendsim.report.page import Dot, Page, Picture, Scatter, Section
 from ascendsim.report.studies.answer import Answered
 from ascendsim.report.studies.hardware_words import (
@@ -17,7 +16,6 @@ from ascendsim.report.studies.hardware_words import (
     without,
 )
 from ascendsim.studies.hardware.records import (
-    ENERGY,
     Design,
     DesignAnswer,
 )
@@ -26,6 +24,8 @@ from ascendsim.timing.l2 import l2_meanings
 
 DESIGN_DEFINITIONS = {
     "cost": "What the formula of the question gives, in a unit that only who asked knows.",
+    "cost between": "The cost with all figures of the energy at lower, and at upper ends of ranges; the "
+    "front, and a budget, go by the cost.",
     "usual": "Microseconds of all layers with their counts under the plans that calls follow by default "
     "on the design, by the worst start of L2 of each gradient.",
     "counted": "Each gradient's product, and the kernels that come of its plan. Changes of layout "
@@ -79,7 +79,7 @@ def _as_fast(untold: Sequence[Design]) -> str:
 
 
 DESIGNS = (
-    *(numbers("no."), words("design"), numbers("cost", show=form("g"), absent="-")),
+    *(numbers("no."), words("design"), numbers("cost", show=form("g"), absent="-"), words("cost between")),
     *(us("usual us"), us("tuned us"), words("bar"), words("fastest saves"), words("front")),
 )
 
@@ -89,10 +89,20 @@ def codesign_table(answer: DesignAnswer) -> Table:
     front, untold = answer.front, _names(answer.untold)
     class_of = _class_of(answer)
     rows = tuple(
-        (at, design.name, design.cost, *_design_cells(answer, design, front[-1:], untold, class_of))
+        (
+            at,
+            design.name,
+            design.cost,
+            _cost_ends(design),
+            *_design_cells(answer, design, front[-1:], untold, class_of),
+        )
         for at, design in enumerate(answer.designs, start=1)
     )
-    return Table("Designs", DESIGNS, rows)
+    return Table("Designs", DESIGNS, rows).without_empty(("cost between",))
+
+
+def _cost_ends(design: Design) -> str:
+    return " to ".join(f"{end:g}" for end in design.cost_ends or ())
 
 
 def _class_of(answer: DesignAnswer) -> dict[str, str]:
@@ -151,35 +161,17 @@ def codesign_page(answer: DesignAnswer) -> Page:
         if dots
         else ()
     )
-    section = Section(
-        "Designs", (*_energies(answer), *_left_out(answer)), pictures, (codesign_table(answer),)
-    )
+    section = Section("Designs", _left_out(answer), pictures, (codesign_table(answer),))
     title = f"Which designs are worth their cost? {answer.question.title} on {answer.variant}"
     definitions = DESIGN_DEFINITIONS | l2_meanings(answer.question.starts)
     return Page(title, codesign_sentence(answer), (section,), definitions)
-
-
-def _energies(answer: DesignAnswer) -> tuple[str, ...]:
-    """Say how sure the picojoules in a cost are: it counts their values alone."""
-    if ENERGY not in answer.question.cost.results:
-        return ()
-    figures = load_profile(answer.question.product).figures
-    weights = [figure for path, figure in figures.items() if path.startswith("energy.") and "_pj" in path]
-    ranged = sum(one.range is not None for one in weights)
-    assumed = sum(one.confidence == "assumed" for one in weights)
-    if not ranged and not assumed:
-        return ()
-    return (
-        f"Costs count picojoules at their values: of {len(weights)} in [energy] {ranged} have a range, and "
-        f"{assumed} are assumed; `ascendsim study traffic` says between what the energy lies.",
-    )
 
 
 def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
     """Return the answer as plain values."""
     front, untold = _names(answer.front), _names(answer.untold)
     class_of = {one.name: at for at, own in enumerate(answer.classes, start=1) for one in own}
-    names = ("name", "cost", "usual_us", "tuned_us", "reason")
+    names = ("name", "cost", "cost_ends", "usual_us", "tuned_us", "reason")
     return {
         "answer": codesign_sentence(answer),
         "product": answer.variant,
@@ -201,7 +193,7 @@ def codesign_record(answer: DesignAnswer) -> dict[str, Any]:
 
 def codesign_answered(answer: DesignAnswer) -> Answered:
     """Tell an answer."""
-    said = f"Counted: {DESIGN_DEFINITIONS['counted']}", *_energies(answer), *_left_out(answer)
+    said = f"Counted: {DESIGN_DEFINITIONS['counted']}", *_left_out(answer)
     return Answered(codesign_page(answer), codesign_record(answer), (codesign_table(answer),), said)
 
 

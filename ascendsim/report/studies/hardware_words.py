@@ -194,7 +194,12 @@ def _said(gains: Sequence[Gain], margin: float) -> str:
     starts: dict[str, list[str]] = {}
     for gain in gains:
         starts.setdefault(_saving(gain, margin), []).append(gain.start)
-    return " and ".join(f"{said} with L2 {' and '.join(own)}" for said, own in starts.items())
+    told = {said: f"with L2 {' and '.join(own)}" for said, own in starts.items()}
+    # What differs in its bracket alone is said once.
+    heads = {said.partition(" (")[0] for said in told}
+    if len(heads) == 1 < len(told) and all(said.find(")") == len(said) - 1 for said in told):
+        return heads.pop() + " and".join(f" {at} ({said.partition(' (')[2]}" for said, at in told.items())
+    return " and ".join(f"{said} {at}" for said, at in told.items())
 
 
 def _saving(gain: Gain, margin: float) -> str:

@@ -153,7 +153,7 @@ def _is_ranged(event: EnergyEvent) -> bool:
 
 
 def _range_of(event: EnergyEvent) -> str:
-    said = " to ".join(map(value, event.ends_pj or ())) if _is_ranged(event) else ""
+    said = " to ".join(f"{float(end):.6g}" for end in event.ends_pj or ()) if _is_ranged(event) else ""
     return f"{said}, assumed" if event.assumed else said
 
 
@@ -205,16 +205,13 @@ def traffic_answered(answer: TrafficAnswer) -> Answered:
         make(answer) for make in (bytes_table, held_table, levels_table, energy_table)
     )
     energy_known = energy_pj(answer.events) is not None
-    total = energy.with_total(("all", *[None] * 2, *[""] * 2, *_micro(answer.events)))
+    total = energy.with_total(("all", *[""] * 4, *_micro(answer.events)))
     shown = (total,) * energy_known
     sentence, title = traffic_sentence(answer), f"Bytes of {answer.question.title} on {answer.variant}"
     caption = "Bytes that are read and written at each level, by operand, all calls."
     sections = (
         Section(
-            "At each level",
-            _energy_notes(answer),
-            (Picture(_stacks(levels), caption),),
-            (levels, *shown),
+            "At each level", _energy_notes(answer), (Picture(_stacks(levels), caption),), (levels, *shown)
         ),
         Section("Kernel by kernel", (), (), (every, held), collapsed=True),
     )

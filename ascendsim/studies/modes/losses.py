@@ -288,11 +288,7 @@ def reasons(
 
 
 def _reason(
-    verdict: Verdict,
-    errors: ErrorMetrics,
-    steps: LossSteps,
-    reference: Float64,
-    allowed: float,
+    verdict: Verdict, errors: ErrorMetrics, steps: LossSteps, reference: Float64, allowed: float
 ) -> str:
     error = np.abs(steps.result - reference)
     measure = error if verdict.standard == "mixed" else error / (np.abs(reference) + OFFSET)

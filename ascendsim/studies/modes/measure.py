@@ -165,13 +165,7 @@ def _modelled(
         one = partial(_gradient_error, reading=reading, steps=steps, loss_scale=scale)
         errors = tuple(one(name, values, first[name]) for name, values in made.items())
         yield ModeError(
-            mode.dtype,
-            mode.cube_math_types,
-            mode.compute,
-            result.accumulation,
-            scale,
-            mode.time_us,
-            errors,
+            mode.dtype, mode.cube_math_types, mode.compute, result.accumulation, scale, mode.time_us, errors
         )
 
 

@@ -255,13 +255,7 @@ def set_beside(
         sides = [_timed(question, profile, start, {**limits, **more}) for more in ({}, own)]
         starts.append(_started(question, profile, start, *sides))
         plans = {when: side.plans[name] for when, side in zip(("usual", "given"), sides, strict=True)}
-    return Beside(
-        question,
-        *studied(profile),
-        plans["usual"],
-        plans["given"],
-        tuple(starts),
-    )
+    return Beside(question, *studied(profile), plans["usual"], plans["given"], tuple(starts))
 
 
 def _timed(question: TilingQuestion, profile: Profile, start: str, own: Mapping[str, Any]) -> Estimate:

@@ -181,6 +181,7 @@ def compute_dtype_of(question: TilingQuestion, limits: Mapping[str, Any] = NOTHI
 
 
 INDEX = "top.csv"
+USUAL = "product"  # the strategy that chooses the usual plan
 _PLAN = re.compile(r"plan-(\d+)\.toml")
 
 
@@ -199,9 +200,16 @@ class Exported(NamedTuple):
 
 
 def top(tuner: Tuner, count: int) -> list[Trial]:
-    """Return the best plans of those that were timed under every start, the best first."""
+    """Return the best plans of those that were timed under every start, the best first; then the usual one.
+
+    Of plans that take equal times under every start there is the first: they are mostly one to a device.
+    """
     full = [trial for trial in tuner.trials.values() if len(trial.times_us) == len(tuner.question.starts)]
-    return sorted(filter(lambda trial: tuner.allowed(trial.plan), full), key=tuner.score)[:count]
+    different: dict[Any, Trial] = {}
+    for trial in sorted(filter(lambda trial: tuner.allowed(trial.plan), full), key=tuner.score):
+        different.setdefault(trial.times_us, trial)
+    best = [*different.values()][:count]
+    return best + [trial for trial in full if trial.found_by == USUAL and trial not in best]
 
 
 @default_arithmetic
@@ -216,12 +224,13 @@ def export(folder: Path, tuner: Tuner, count: int) -> list[Exported]:
         raise DataError(f"{folder}: is no folder ({error.strerror or error}); name another") from None
     found = [_written(folder, tuner, rank, trial) for rank, trial in enumerate(top(tuner, count), start=1)]
     starts = tuner.question.starts
-    headings = ("rank", "plan_file", "entry_file", "no_entry", *(f"us_{start}" for start in starts), "plan")
+    headings = ("rank", "plan_file", "entry_file", "no_entry", *(f"us_{start}" for start in starts))
+    headings += "found_by", "plan"
     rows = []
     for one in found:
         times = [one.trial.times_us[start] for start in starts]
         said = plan_text(plan_values(one.trial.plan))
-        cells = one.rank, one.plan_file, one.entry_file, one.no_entry, *times, said
+        cells = one.rank, one.plan_file, one.entry_file, one.no_entry, *times, one.trial.found_by, said
         rows.append(dict(zip(headings, cells, strict=True)))
     write_text(folder / INDEX, csv_text(headings, rows))
     return found
@@ -230,6 +239,8 @@ def export(folder: Path, tuner: Tuner, count: int) -> list[Exported]:
 def _written(folder: Path, tuner: Tuner, rank: int, trial: Trial) -> Exported:
     asked, plan_file, entry_file = tuner.question, f"plan-{rank:02}.toml", f"entry-{rank:02}.json"
     about = f"{asked.gradient} of {asked.title}: rank {rank} of the plans that were tried"
+    if trial.found_by == USUAL:
+        about = f"{asked.gradient} of {asked.title}: the usual plan, to compare"
     write_plans(folder / plan_file, {asked.gradient: trial.plan}, about=about)
     arch = tuner.profile.npu_arch
     try:

@@ -284,10 +284,7 @@ class _BringStep(Bringing):
     def image_tile(self, pair: Number, step: Number) -> TileNumber:
         """Bring the image tile of a step."""
         nest, t, own, at = self.nest, self.t, self.own, self.place(0, step)
-        source, box = (
-            (self.group, self.image, t.source_of[pair]),
-            t.left_of[self.reductions.segment(step)],
-        )
+        source, box = ((self.group, self.image, t.source_of[pair]), t.left_of[self.reductions.segment(step)])
         with nest.hold(nest.left, self.left, *source, self.pixels, box, place=at) as a1:
             nest.emit(t.clear, [a1], [own, box])
             nest.emit(t.settle, (), [own, box])

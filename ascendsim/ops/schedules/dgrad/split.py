@@ -259,10 +259,7 @@ class SplitNest(DgradNest):
         cuts = {phase: PhaseTiles(self, cut.cuts[phase], spread=spread) for phase in cut.met}
         longest = max(len(t.runs) for t in cuts.values())
         *task, phase, columns = self.task(
-            **self.outer,
-            pixels=longest,
-            phase=len(cut.cuts),
-            columns=cuts[cut.met[0]].columns,
+            **self.outer, pixels=longest, phase=len(cut.cuts), columns=cuts[cut.met[0]].columns
         )
         task += [columns]
         # Phases may read the same slices of the source: all number them alike.

@@ -36,11 +36,7 @@ class WgradNest(BlockNest):
         self.cut, self.output, self.parts, self.atomic = cut, output, parts, atomic
         self.tiles = t = self.tiles_of()
         group, depth, part, row, column = self.task(
-            group=cut.gemm.groups,
-            depth=len(cut.gemm.depths),
-            part=cut.splits,
-            row=t.rows,
-            column=t.columns,
+            group=cut.gemm.groups, depth=len(cut.gemm.depths), part=cut.splits, row=t.rows, column=t.columns
         )
         self.blocks(group, depth, part, row, column)
 

@@ -213,11 +213,7 @@ MOST_N = 512
 
 
 def blocks(
-    profile: Profile,
-    itemsize: int,
-    sizes: tuple[int, int],
-    units: tuple[int, int, int],
-    most_m: int = MOST_M,
+    profile: Profile, itemsize: int, sizes: tuple[int, int], units: tuple[int, int, int], most_m: int = MOST_M
 ) -> BaseBlocks:
     """Return the base blocks that L0A, L0B and L0C hold, both operands in two copies; n fastest.
 

@@ -53,11 +53,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str, str]] = {
         "segments of the reduction",
         "that is not read yet from the vendor's names; say k_split and single_core_k in ours",
     ),
-    "groupEnlarge": (
-        (False, 0),
-        "merged groups",
-        "it does not say how many; say group_merge in ours",
-    ),
+    "groupEnlarge": ((False, 0), "merged groups", "it does not say how many; say group_merge in ours"),
 }
 # The axes along which the stride splits the kernel, by the vendor's number. 1 is that of the tuning files:
 # they bring its phases together in a workspace, which only a split along both axes does. None has another.
