@@ -51,6 +51,7 @@ TESTS = {
     "ops/tiling/request": ("test_group_merge", "test_vendor_plans", "test_merged_layouts"),
     "ops/tiling/vendor/operators": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
     "ops/tiling/vendor/nest_plans": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
+    "ops/tiling/vendor/workspace": ("test_aclnn_workspace",),
     "ops/tiling/vendor/names": (
         "test_plan_files",
         "test_plan_entries",

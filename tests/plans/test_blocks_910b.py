@@ -280,6 +280,8 @@ def test_cores_that_images_leave_go_to_rows_or_channels(channels, size, batch, g
     if grid:
         parts = dict(found.grid)
         assert (parts["batch"], parts["n"], parts["k"]) == grid
+        # Depths and images take a divisor of 20, and the rest is cut in as many parts as are left.
+        assert (found.used_cores, found.tasks) == (20, 20)
 
 
 def test_a_grid_of_20_cores_is_for_two_copies_of_its_tiles():
