@@ -162,6 +162,15 @@ def test_a_plan_that_gives_up_a_copy_ends_with_one_of_both(width, found):
     assert (made and (base(made), made.al1_buffers, made.bl1_buffers)) == found
 
 
+def test_what_fits_with_two_copies_of_grad_output_alone_is_where_the_next_try_begins():
+    # 91 taps x 16 channels of weights are 46,592 bytes; 1024 pixels reach into all 16 rows of grad_output,
+    # 256,000 bytes, and 496 into 14, 224,000. Two copies of both never fit. With one of the weights 496 do,
+    # 494,592 bytes, and of the 32 of k that L0 holds beside them 16 are a shorter one. With one copy of both
+    # 1024 would fit as well.
+    found = dgrad(layer((1, 16, 16, 500), (16, 16, 13, 7), 1, (6, 3)))
+    assert (base(found), found.al1_buffers, found.bl1_buffers) == ((496, 16, 16), 1, 1)
+
+
 # --- grad_input of float32: grids of cores
 
 

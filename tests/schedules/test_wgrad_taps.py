@@ -424,9 +424,9 @@ def test_what_no_program_can_follow_is_refused(fields, problem, error, message):
         schedule_of(replace(TILING, **fields), problem).dealt()
 
 
-def test_parts_that_are_not_given_are_as_many_as_have_fractals():
-    # Of the 24 cores 3 are left for the parts of an image, whose 6 fractals they share evenly.
-    given = {"grad_weight": PartialPlan({"batch_dim": 5, "m_dim": 1, "n_dim": 1}, "wgrad_fractals")}
+@pytest.mark.parametrize("nest", ["wgrad", "wgrad_fractals"])
+def test_parts_that_are_not_given_are_as_many_as_have_rows_or_fractals(nest):
+    # Of the 24 cores four are left for the parts of an image: three share its 9 rows, or 6 fractals, evenly.
+    given = {"grad_weight": PartialPlan({"batch_dim": 5, "m_dim": 1, "n_dim": 1}, nest)}
     plan = plans_of(PLAIN, ["grad_weight"], "float16", load_profile("910B2"), given, {})["grad_weight"]
-    assert plan.schedule == "wgrad_fractals"
-    assert plan.tiling.k_dim == 3
+    assert (plan.schedule, plan.tiling.k_dim) == (nest, 3)
