@@ -80,6 +80,7 @@ TESTS = {
     "program/instruction": ("test_vector_kernels", "test_costs", "program/"),
     "program": ("program/",),
     "timing": ("timing/",),
+    "ops/schedules/vector/channel_sums": ("test_operators_sums",),
     "ops/schedules/vector": (*VECTOR, "test_vector_kernels", "schedules/"),
     "ops/schedules/matmul": ("test_matmul_cycles", "test_matmul", "schedules/"),
     "ops/schedules/winograd": ("test_winograd", "test_winograd_kernel"),
