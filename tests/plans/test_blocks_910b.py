@@ -405,6 +405,13 @@ def test_strips_are_widened_until_their_parts_keep_all_cores_busy(channels, heig
     assert (found.single_core_n, found.stream_ways, found.used_cores) == (single_n, ways, cores)
 
 
+def test_a_strip_that_ends_in_a_thin_tile_takes_as_many_whole_windows_as_a_block():
+    # 144 windows of 48 columns are 24 strips of six, 288 columns, which end in two fractals beside a tile of
+    # 16. Six windows are 18 fractals, more than a block has; five are 15. Half of L0B holds 68 of k for them.
+    found = wgrad(layer((1, 2304, 4, 4), (16, 2304, 1, 3), 1, (0, 1)), deterministic=True)
+    assert (base(found), found.single_core_n) == ((16, 240, 64), 240)
+
+
 @pytest.mark.parametrize(
     ("given", "taken"),
     [
