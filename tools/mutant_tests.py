@@ -51,6 +51,7 @@ TESTS = {
     "ops/tiling/request": ("test_group_merge", "test_vendor_plans", "test_merged_layouts"),
     "ops/tiling/vendor/operators": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
     "ops/tiling/vendor/nest_plans": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
+    "ops/tiling/vendor/workspace": ("test_aclnn_workspace",),
     "ops/tiling/vendor/names": (
         "test_plan_files",
         "test_plan_entries",
@@ -79,6 +80,7 @@ TESTS = {
     "program/instruction": ("test_vector_kernels", "test_costs", "program/"),
     "program": ("program/",),
     "timing": ("timing/",),
+    "ops/schedules/vector/channel_sums": ("test_operators_sums",),
     "ops/schedules/vector": (*VECTOR, "test_vector_kernels", "schedules/"),
     "ops/schedules/matmul": ("test_matmul_cycles", "test_matmul", "schedules/"),
     "ops/schedules/winograd": ("test_winograd", "test_winograd_kernel"),

@@ -223,7 +223,7 @@ def _chunk(gemm, machine, candidate, step, *, in_row):
     # (channel groups, kernel rows, kernel columns) of the whole in those of a box
     tiles = prod(-(-extent // part) for part, extent in zip(box[1::2], whole[1::2], strict=True))
     # The Mmads of a box are as equal as they can be.
-    count = -(-box.groups // max(1, candidate.base_k // s.c0))
+    count = -(-box.groups // (candidate.base_k // s.c0))
     compute = count * _slice_cycles(gemm, machine, block, -(-box.groups // count) * s.c0)
     return _Chunk(step, left, right, tiles, tiles * compute)
 

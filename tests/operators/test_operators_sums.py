@@ -358,6 +358,9 @@ def test_a_row_longer_than_ub_comes_in_pieces():
     # hold 766 times 64 pixels of float32.
     found = copies(bias_kernel((1, 48, 100000), "float32", "910B2"))
     assert [copy.tile_shape for copy in found] == [(1, 49024), (1, 49024), (1, 1952)]
+    # Of float16 64 pixels take 128 bytes, and 256 for their copy in float32: 510 times.
+    found = copies(bias_kernel((1, 48, 100000), "float16", "910B2"))
+    assert [copy.tile_shape for copy in found] == [(1, 32640)] * 3 + [(1, 2080)]
     # Of two channels of a core half as much goes together, so that one instruction adds to both.
     found = copies(bias_kernel((1, 64, 50000), "float32", "910B2"))
     assert [copy.tile_shape for copy in found] == [(2, 24448), (2, 24448), (2, 1104)]

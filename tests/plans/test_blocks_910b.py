@@ -162,6 +162,15 @@ def test_a_plan_that_gives_up_a_copy_ends_with_one_of_both(width, found):
     assert (made and (base(made), made.al1_buffers, made.bl1_buffers)) == found
 
 
+def test_what_fits_with_two_copies_of_grad_output_alone_is_where_the_next_try_begins():
+    # 91 taps x 16 channels of weights are 46,592 bytes; 1024 pixels reach into all 16 rows of grad_output,
+    # 256,000 bytes, and 496 into 14, 224,000. Two copies of both never fit. With one of the weights 496 do,
+    # 494,592 bytes, and of the 32 of k that L0 holds beside them 16 are a shorter one. With one copy of both
+    # 1024 would fit as well.
+    found = dgrad(layer((1, 16, 16, 500), (16, 16, 13, 7), 1, (6, 3)))
+    assert (base(found), found.al1_buffers, found.bl1_buffers) == ((496, 16, 16), 1, 1)
+
+
 # --- grad_input of float32: grids of cores
 
 
@@ -280,6 +289,8 @@ def test_cores_that_images_leave_go_to_rows_or_channels(channels, size, batch, g
     if grid:
         parts = dict(found.grid)
         assert (parts["batch"], parts["n"], parts["k"]) == grid
+        # Depths and images take a divisor of 20, and the rest is cut in as many parts as are left.
+        assert (found.used_cores, found.tasks) == (20, 20)
 
 
 def test_a_grid_of_20_cores_is_for_two_copies_of_its_tiles():
@@ -392,6 +403,13 @@ def test_the_last_round_leaves_the_cores_of_the_rounds_before_in_use():
 def test_strips_are_widened_until_their_parts_keep_all_cores_busy(channels, height, single_n, ways, cores):
     found = wgrad(layer((1, channels, height, 28), (256, channels, 3, 3), 1, 1), deterministic=True)
     assert (found.single_core_n, found.stream_ways, found.used_cores) == (single_n, ways, cores)
+
+
+def test_a_strip_that_ends_in_a_thin_tile_takes_as_many_whole_windows_as_a_block():
+    # 144 windows of 48 columns are 24 strips of six, 288 columns, which end in two fractals beside a tile of
+    # 16. Six windows are 18 fractals, more than a block has; five are 15. Half of L0B holds 68 of k for them.
+    found = wgrad(layer((1, 2304, 4, 4), (16, 2304, 1, 3), 1, (0, 1)), deterministic=True)
+    assert (base(found), found.single_core_n) == ((16, 240, 64), 240)
 
 
 @pytest.mark.parametrize(

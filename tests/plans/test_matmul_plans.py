@@ -153,6 +153,27 @@ def test_a_product_of_few_blocks_and_long_k_is_cut_along_k_on_the_950():
     assert (plan.rule, plan.used_cores, plan.k_parts, plan.single_core_k) == ("stream-K", 32, 16, 512)
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "n", "leaves"),
+    [
+        # 136 columns of 2 bytes are 272, no whole pieces of 128 and more than 256; k and m up to their edges.
+        (20_000, 256, 136, "1:1"),
+        (20_000, 257, 136, "fly"),
+        (256, 64, 16_392, "1:1"),
+        (255, 64, 16_392, "fly"),
+        # 258, 256 and 3 x 128 bytes.
+        (20_000, 256, 129, "1:1"),
+        (20_000, 256, 128, "fly"),
+        (20_000, 256, 192, "fly"),
+        # 32 blocks of 256 x 144, one for each core.
+        (8192, 256, 136, "fly"),
+    ],
+)
+def test_vector_cores_write_rows_that_are_no_whole_pieces_on_the_950(m, k, n, leaves):
+    plan = on_950(m, k, n)
+    assert (plan.rule, plan.write_out) == (matmul_950.WINDOWS, leaves)
+
+
 # --- what runs
 
 

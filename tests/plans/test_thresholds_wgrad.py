@@ -317,3 +317,11 @@ def test_every_field_that_unit_tests_expect_is_ours(data_dir):
         unread = {"usedCoreNum", *FOLLOWS - dict(made.host).keys()}
         other = differences(made, {**record, "strategy": made.strategy})
         assert {name: pair for name, pair in other.items() if name not in unread} == {}, record["case"]
+
+
+def test_strips_that_are_wider_than_a_row_cut_nothing():
+    # 16 pixels of one column see 16 + 250 rows: of 63 columns and 16 channels in 2 bytes more than L1 holds.
+    # Strips count all of their columns, so that none fits until taps are loaded one by one, in strips of 16.
+    assert ARCH35.l1 < 266 * 63 * 16 * 2
+    found = wgrad(layer((1, 16, 400, 63), (16, 16, 2, 1), (1, 63), 0, (250, 1)))
+    assert (found.taps, dict(found.host)["splitWo"], found.strip_w) == ("khkw", 16, 0)

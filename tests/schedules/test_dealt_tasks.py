@@ -195,6 +195,19 @@ def _numbered(known, key):
     return known.setdefault(key, len(known))
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_segments_of_all_parts_are_those_that_are_listed_one_by_one(seed):
+    cut = planned(drawn(seed), "grad_weight").tasks
+    parts = [(depth, part) for depth in range(len(cut.gemm.depths)) for part in range(cut.splits)]
+    listed = [(at, own) for at, part in enumerate(parts) for own in segments_of(cut, *part)]
+    place, (small, big, image, pixels) = cut._segments_of(np.arange(len(parts)))
+    assert place.tolist() == [at for at, _ in listed]
+    depths_and_images = zip(*(numbers.tolist() for numbers in (small, big, image)), strict=True)
+    assert [*depths_and_images] == [(small, big, image) for _, (small, big, (image, *_)) in listed]
+    # Pixels are told by number.
+    assert alike(pixels.tolist()) == alike([tuple(run) for _, (_, _, (_, *run)) in listed])
+
+
 @pytest.mark.parametrize("size", [(12, 9), (5, 9, 8)])
 def test_cores_of_grad_weight_are_alike_by_numbers_as_they_are_by_boxes(size):
     kernel = (3,) * len(size)

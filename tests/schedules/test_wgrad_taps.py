@@ -169,6 +169,20 @@ def test_engines_agree_and_folded_cores_are_alike(name, axis):
     assert time_kernel(kernel, TOY).cycles == time_kernel(kernel, TOY, folded=False).cycles
 
 
+@pytest.mark.parametrize(("size", "padding", "alike"), [((8, 6), 0, True), ((6, 4), 1, False)])
+def test_parts_of_rows_are_alike_if_their_taps_read_alike(size, padding, alike):
+    # One task of 6 rows in two parts. Without padding each tap reads three rows for either; with it the upper
+    # taps of the first part read two.
+    problem = ConvProblem((1, 16, *size), (16, 16, 3, 3), 1, padding)
+    tiling = replace(BLOCKS, k_split=2, stream_axis="height", tap_loop="khkw", single_core_n=9 * 16)
+    call = call_of(problem, profile=TOY, deterministic=True)
+    schedule = replace(call, plans=call.plans | {"grad_weight": Plan("wgrad_taps", tiling)}).schedule(
+        "grad_weight"
+    )
+    first, second, *_ = map(schedule.signature, schedule.dealt())
+    assert (first == second) == alike
+
+
 @pytest.mark.parametrize("name", ["3x3", "wide steps", "far apart", "depth"])
 def test_every_instruction_touches_what_it_declares_and_fits_in_its_slot(name):
     assert_as_declared(planned(name, "rows", 4), tensors_of(PROBLEMS[name]), ONLY_WEIGHT)
@@ -410,9 +424,9 @@ def test_what_no_program_can_follow_is_refused(fields, problem, error, message):
         schedule_of(replace(TILING, **fields), problem).dealt()
 
 
-def test_parts_that_are_not_given_are_as_many_as_have_fractals():
-    # Of the 24 cores 3 are left for the parts of an image, whose 6 fractals they share evenly.
-    given = {"grad_weight": PartialPlan({"batch_dim": 5, "m_dim": 1, "n_dim": 1}, "wgrad_fractals")}
+@pytest.mark.parametrize("nest", ["wgrad", "wgrad_fractals"])
+def test_parts_that_are_not_given_are_as_many_as_have_rows_or_fractals(nest):
+    # Of the 24 cores four are left for the parts of an image: three share its 9 rows, or 6 fractals, evenly.
+    given = {"grad_weight": PartialPlan({"batch_dim": 5, "m_dim": 1, "n_dim": 1}, nest)}
     plan = plans_of(PLAIN, ["grad_weight"], "float16", load_profile("910B2"), given, {})["grad_weight"]
-    assert plan.schedule == "wgrad_fractals"
-    assert plan.tiling.k_dim == 3
+    assert (plan.schedule, plan.tiling.k_dim) == (nest, 3)

@@ -138,7 +138,7 @@ def _chunks(gemm: DgradGemm, costs: SearchCosts, candidate: Candidate, *, in_row
     boxes = [first_box(whole, step * base_k, s.c0) for step in steps]
     column_bytes = s.c0 * round_up(block.n, costs.rates.profile.cube.n0) * s.itemsize
     # The Mmads of a box are as equal as they can be.
-    counts = [-(-box.groups // max(1, base_k // s.c0)) for box in boxes]
+    counts = [-(-box.groups // (base_k // s.c0)) for box in boxes]
     k = np.array([-(-box.groups // count) * s.c0 for box, count in zip(boxes, counts, strict=True)])
     cycles = slice_cycles(gemm, costs, (block.m, k, block.n)).tolist()
     found = []

@@ -21,8 +21,8 @@ from ascendsim.ops.tiling.vendor.layer import (
 )
 
 CORES = 20
-# Images and depths take so many cores at least, and all parts together four of five.
-LEAST_IMAGES, LEAST_CORES = 4, 16
+# Images and depths take so many cores at least.
+LEAST_IMAGES = 4
 # A part of the rows has so many pixels for each part at least, and one of the channels so many columns.
 LEAST_PIXELS, LEAST_COLUMNS = 64, 256
 TALL, WIDE = (128, 256, 64), (64, 512, 32)
@@ -74,7 +74,7 @@ def core_grid(given: LayerSizes, machine: Machine) -> VendorPlan | None:
     depths = layer.kernel[0]
     window = layer.taps * FRACTAL * depths
     grid = _grid(layer, layer.ci1 * window)
-    if grid is None or grid.d * grid.batch * grid.n * grid.k < LEAST_CORES:
+    if grid is None:
         return None
     groups = ceil_div(layer.ci1, grid.n)
     share = Wgrad22Share(layer, align(layer.co), groups * window, ceil_div(layer.output[1], grid.k))
@@ -82,7 +82,7 @@ def core_grid(given: LayerSizes, machine: Machine) -> VendorPlan | None:
     steps = _steps(share, base, machine.l1 - RESERVED_BYTES)
     if steps is None or 2 * layer.itemsize * base.k * max(base.m, base.n) > min(machine.l0a, machine.l0b):
         return None
-    used, images = grid.d * grid.batch * grid.n * grid.k, grid.d * grid.batch
+    images = grid.d * grid.batch
     one_axis = depths == 1 or layer.dilation[0] == 1
     host = {
         "batchDim": images,
@@ -104,8 +104,8 @@ def core_grid(given: LayerSizes, machine: Machine) -> VendorPlan | None:
         single_core_m=share.rows,
         single_core_n=share.columns if one_axis else share.columns // depths,
         single_core_k=share.height * layer.output[2],
-        used_cores=used,
-        tasks=used,
+        used_cores=CORES,
+        tasks=CORES,
         mapping="grid",
         order=("group", "batch", "kd", "n", "m", "k"),
         split="grid",
@@ -117,7 +117,7 @@ def core_grid(given: LayerSizes, machine: Machine) -> VendorPlan | None:
 
 
 def _grid(layer: LayerSizes, columns: int) -> Wgrad22Grid | None:
-    """Return the grid: divisors of depths and images, the rest to rows or channels, whichever has more."""
+    """Return the grid of all cores: divisors of depths and images, the rest to rows or channels."""
     d, batch = gcd(CORES, layer.output[0]), gcd(CORES, layer.batch)
     if d * batch % CORES == 0:
         return Wgrad22Grid(d, CORES // d, 1, 1)
