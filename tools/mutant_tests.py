@@ -90,6 +90,7 @@ TESTS = {
     "studies/identify": ("test_identify", "precision/"),
     "studies/modes": ("test_study_formats", "test_study_precision", "test_modes", "test_losses"),
     "studies/arithmetic": ("test_study_formats", "test_study_precision", "precision/"),
+    "studies/tuning/records": ("test_guarded_doors property", "test_study_tiling", "test_study_winners"),
     "studies/devices": ("test_study_devices",),
     "studies/table": ("test_study_traffic digits", "test_study_precision", "test_study_hardware_words"),
     "studies/levers": ("test_study_traffic",),
