@@ -96,6 +96,7 @@ TESTS = {
     "studies/levers": ("test_study_traffic",),
     "studies/codesign": ("test_study_codesign",),
     "studies/hardware": ("test_study_hardware_words", "test_study_hardware"),
+    "studies/records": ("test_ratios", "test_interval", "test_study_engine", "test_study_courses"),
     "studies/tuning": ("test_study_tiling", "test_study_winners", "test_study_worth"),
     "studies": ("studies/",),
 }
