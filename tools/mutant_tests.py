@@ -87,7 +87,7 @@ TESTS = {
     "profile/records": ("profile/", "test_study_codesign formula"),
     "profile/memory": ("profile/", "test_costs", "test_cube_instructions", "test_layouts"),
     "profile": ("profile/",),
-    "studies/identify": ("test_identify", "precision/"),
+    "studies/identify": ("test_profile_figures", "test_identify", "precision/"),
     "studies/modes": ("test_study_formats", "test_study_precision", "test_modes", "test_losses"),
     "studies/arithmetic": ("test_study_formats", "test_study_precision", "precision/"),
     "studies/tuning/records": ("test_guarded_doors property", "test_study_tiling", "test_study_winners"),
