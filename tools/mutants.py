@@ -20,14 +20,14 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from mutant_places import PARTS, ROOT, Mutant, drawn, named
 from mutant_tests import tests_of
 
-COPIED = ("ascendsim", "tests", "docs", "configs", "examples")
+COPIED = ("ascendsim", "tests", "tools", "docs", "configs", "examples")
 LEAST_KILLED = 0.95
 # A mutant that computes or waits for ever is noticed as well: by the seconds of a processor, so many times
 # those that its tests take without it and never below the least, and by the clock. A busy machine makes no
@@ -70,9 +70,15 @@ def fate(mutant: Mutant | None, runs: list[list[str]], kept: str | None, seconds
             except subprocess.TimeoutExpired:
                 return "killed"
             if done.returncode:
-                # 1: a test failed; below 0: it ended the process; else no test could be collected.
-                return "killed" if done.returncode == 1 or done.returncode < 0 else "broken"
+                # No number of pytest tells a test that failed from one that could not be collected.
+                return "killed" if mutant and imported(mutant, folder, environment) else "broken"
     return "survived"
+
+
+def imported(mutant: Mutant, folder: Path, environment: Mapping[str, str]) -> bool:
+    """Return whether the changed file of a copy of the package can be imported."""
+    command = [sys.executable, "-c", f"import ascendsim.{mutant.file.replace('/', '.')}"]
+    return not subprocess.run(command, cwd=folder, env=environment, capture_output=True).returncode
 
 
 class Baselines:

@@ -5,6 +5,7 @@ mode must not be another answer either.
 """
 
 import gc
+import re
 import struct
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,14 @@ from dataclasses import fields, is_dataclass
 from functools import _lru_cache_wrapper
 from importlib.util import find_spec
 from itertools import product
+from pathlib import Path
 from threading import get_ident
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import ascendsim
 from ascendsim import Item, estimate_many, precision
 from ascendsim.native import default_arithmetic as guard
 from ascendsim.numerics.factor import Threads
@@ -257,6 +260,28 @@ def test_product_files_that_were_listed_under_a_mode_are_read_well(kind):
     with mode(kind):
         list_products()
     assert load_profile(PRODUCT).told == expected
+
+
+# What picks one of its numbers computes nothing; a step of a door computes under the guard of that.
+PICKED = {
+    *("studies/engine/measure.parts_us", "studies/modes/choice.lost", "studies/modes/losses.top"),
+    *("studies/records.shortest", "studies/records.longest", "studies/records._times"),
+    *("studies/tuning/records.least", "studies/verdicts.low", "studies/verdicts.high"),
+    *("validate/schema.measured", "validate/schema.counters", "torch/ledger.time_us"),
+}
+OF_DOORS = {"report/page/__init__.ridge", "validate/row_fit.room"}
+PROPERTY = re.compile(r"    @property\n((?:    @.*\n)*)    def (\w+)\(self\) -> .*\bfloat\b.*:\n")
+
+
+def test_a_property_that_computes_floats_is_guarded():
+    root = Path(ascendsim.__path__[0])
+    found = {
+        f"{file.relative_to(root).with_suffix('').as_posix()}.{name}"
+        for file in root.rglob("*.py")
+        for guards, name in PROPERTY.findall(file.read_text())
+        if "@default_arithmetic" not in guards and "@default_floats" not in guards
+    }
+    assert found == PICKED | OF_DOORS
 
 
 def test_a_generator_is_not_guarded_in_vain():

@@ -196,6 +196,9 @@ def test_turned_fractals_of_four_bytes_take_their_own():
     # 40 pixels are 3 fractals, of 3 groups: nine of 3.5 cycles, rounded up; of 2 bytes 2 each, in one row.
     assert load(A0, Transposed(3, 0, 40, 8, 4, 0, 64)).cost(profile) == Cost(2 + 32, 10)
     assert load(A0, Transposed(3, 0, 40, 16, 2, 0, 64)).cost(profile) == Cost(2 + 18, 10)
+    # Where the product's file has no such figure, the law of the others holds for them too.
+    plain = toy_split(**{"load3d.L0A.transposes": True})
+    assert load(A0, Transposed(3, 0, 40, 8, 4, 0, 64)).cost(plain) == Cost(2 + 18, 10)
 
 
 def test_a_turned_tile_may_be_a_part_of_what_lies_in_l1():

@@ -288,9 +288,8 @@ def test_a_changed_line_makes_a_test_fail_accumulation(row: Mutation, tmp_path, 
 
 DRAWN_EVERY = places.every_mutant()
 # The parts for which `mutant_tests.py` names tests.
-JUDGED = DRAWN_EVERY + places.every_mutant(
-    ["ops/lowering", "ops/schedules", "ops/tiling", "instructions", "program", "rules", "studies", "timing"]
-)
+NAMED = "ops/lowering ops/schedules ops/tiling instructions profile program rules studies timing"
+JUDGED = DRAWN_EVERY + places.every_mutant(NAMED.split())
 
 
 def test_a_seed_draws_the_same_mutants_again_and_another_one_others():
@@ -377,6 +376,17 @@ def test_tests_without_a_change_run_once_for_each_set_and_limit_its_mutants(monk
     assert baselines.asked(first) == baselines.asked(second) == (runs, "kept", 100)
     assert baselines.asked(other) == (mutants.tests_of(other.file), None, 60)
     assert asked == [(runs, "kept"), (mutants.tests_of(other.file), None)]
+
+
+def test_what_cannot_be_imported_is_no_killed_mutant(tmp_path):
+    folder = tmp_path / "ascendsim" / "part"
+    folder.mkdir(parents=True)
+    for name, text in (("__init__", ""), ("sound", "1 + 0\n"), ("broken", "1 / 0\n")):
+        (folder / f"{name}.py").write_text(text)
+    (tmp_path / "ascendsim" / "__init__.py").touch()
+    own = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    found = [places.Mutant(f"part/{name}", 0, 0, "", "", "", 0) for name in ("sound", "broken")]
+    assert [mutants.imported(mutant, tmp_path, own) for mutant in found] == [True, False]
 
 
 def test_a_mutant_that_computes_for_ever_is_ended():

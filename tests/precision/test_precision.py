@@ -14,6 +14,8 @@ from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.casts import encode, round_to
 from ascendsim.numerics.dtypes import dtype
 from ascendsim.precision import GPUS, Math, attribute, spread
+from ascendsim.studies.arithmetic import math as arithmetic
+from ascendsim.studies.arithmetic.formats import quantise
 from ascendsim.studies.arithmetic.math import accumulators, checked, operands_of
 from ascendsim.studies.identify.folder import write_outputs, write_probe
 from ascendsim.studies.identify.vectors import ProbeCase, simulated
@@ -288,6 +290,15 @@ def test_chance_is_fixed_by_its_seed():
     found = spread(MODULE_PROBLEM, tensors_module(), maths, gradients=("grad_input",))
     assert [one.different > 0 for one in found] == [False, False, True]
     assert "rounded by chance (seed 1)" in found[0].math
+
+
+def test_no_two_tensors_are_rounded_by_the_same_draws(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(arithmetic, "quantise", lambda *told: drawn.append(told[-1]) or quantise(*told))
+    maths = [Math("e4m3", output="e5m2", rounding="stochastic", seed=seed) for seed in range(4)]
+    spread(MODULE_PROBLEM, tensors_module(), maths)
+    # Of each seed: two operands and the result, of two gradients.
+    assert len(drawn) == len(set(drawn)) == 4 * 2 * 3
 
 
 def test_what_no_product_has_is_named_a_study():

@@ -429,8 +429,11 @@ def test_pixels_are_spread_between_zeros():
     mem = memory()
     mem.new_tile(A, (1, 3, 4, 1)).fill(0)
     mem.new_tile(B, (1, 2, 2, 1))[...] = np.array([1, 2, 3, 4], np.float32).reshape(1, 2, 2, 1)
-    SpreadPixels(A, B, 1, 2, 2, 32, (0, 1), (2, 2)).execute(mem)
+    spread = SpreadPixels(A, B, 1, 2, 2, 32, (0, 1), (2, 2))
+    spread.execute(mem)
     assert mem.tile(A)[0, :, :, 0].tolist() == [[0, 1, 0, 2], [0, 0, 0, 0], [0, 3, 0, 4]]
+    # Four pixels of 32 bytes are read and written; of the zeros none is read.
+    assert spread.touched_bytes == (0, 4 * 32, 4 * 32)
 
 
 @pytest.mark.parametrize(("channels", "rows", "cols", "cycles"), [(1, 1, 8, 3), (1, 1, 9, 4), (2, 3, 9, 24)])

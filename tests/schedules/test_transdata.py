@@ -17,7 +17,7 @@ import pytest
 
 from ascendsim.errors import ShapeError
 from ascendsim.functional import run_kernel
-from ascendsim.instructions.relayout import Turn, TurnTile
+from ascendsim.instructions.relayout import OffDiagonal, OntoDiagonal, Turn, TurnTile
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.ops.lowering.layouts import (
     activation_in,
@@ -163,6 +163,22 @@ def test_a_tile_is_filled_up_turned_and_cut():
     assert made.tolist() == [[[1, 4, 0, 0], [2, 5, 0, 0], [3, 6, 0, 0]]]
     back = Turn((1, 3, 4), (1, 3, 4), (0, 2, 1), (4, 3), (2, 3))
     assert back.turned(made).tolist() == tile.tolist()
+
+
+def test_a_turn_reads_its_tile_filled_up_and_writes_as_much():
+    slot, (rows, columns, depths, taps) = Slot("UB", 64, "tile", 0), (6, 4, 2, 3)
+
+    def touched(turn):
+        return TurnTile(slot, slot, turn, 2, 1, 0).touched_bytes
+
+    # Two channels of three pixels, filled up to four, of 2 bytes; of what is turned nothing is cut off.
+    assert touched(Turn((4, 3), (1, 4, 3), (0, 2, 1), (1, 3, 4), (1, 3, 4))) == (24, 24)
+    # A part of a matrix, most of it zeros, from a block of 2 x 2 channels; and out of one.
+    onto = OntoDiagonal((rows, columns, depths, taps), (0, 0), 0, (2, 2), 3, True)
+    made = onto.turned(np.ones((2, 2, depths, taps), np.float16))
+    assert touched(onto) == (made.nbytes, made.nbytes)
+    off = OffDiagonal(made.shape, 0, (2, 2), 2)
+    assert touched(off) == (made.nbytes, made.nbytes)
 
 
 def test_a_tile_may_be_turned_in_place():

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from fractions import Fraction
 from functools import partial
+from math import prod
 from operator import mul
 from random import Random
 
@@ -93,7 +94,13 @@ def plain_sizes(made):
             return [made.rows * 256, made.rows * 4]
         case SumPixels():
             return [made.rows * made.pixels * 4, made.rows * 4]
-        case TurnTile() | SpreadPixels() | ToPoints() | ToTaps():
+        case TurnTile():
+            return [prod(made.turn.padded) * made.itemsize] * 2
+        case SpreadPixels():
+            # The zeros between its pixels are not touched.
+            return [0, *[made.channels * made.rows * made.cols * made.pixel_bytes] * 2]
+        case ToPoints() | ToTaps():
+            # Which `test_vector_instructions` holds to the tiles.
             return made.touched_bytes
     return []
 

@@ -115,6 +115,27 @@ def test_a_step_makes_both_sides_three_quarters():
     assert (quarters[0], start.tiling.base_n) in found
 
 
+@pytest.mark.parametrize("gradient", ["grad_input", "grad_weight"])
+def test_where_blocks_have_no_share_others_have_none_either(gradient):
+    # The older operators deal all blocks out and say no shares, which are 0.
+    own = OperatorTilings(PlanRequest(LAYER, gradient, "float16", load_profile("910B2")))
+    start = own.starts()[0]
+    blocks = start.tiling.base_m, start.tiling.base_n
+    assert (start.tiling.single_core_m, start.tiling.single_core_n) == (0, 0)
+    near = [plan.tiling for plan in own.neighbours(start)]
+    others = [t for t in near if t.base_m != blocks[0] and t.base_n != blocks[1]]
+    assert others
+    assert {(t.single_core_m, t.single_core_n) for t in others} == {(0, 0)}
+
+
+def test_a_reduction_in_parts_is_also_made_whole_under_the_same_nest():
+    own = tilings("grad_input", STRIDED)
+    whole = next(plan for plan in own.starts() if plan.schedule == "dgrad_split")
+    assert whole.tiling.k_split == 1
+    parts = replace(whole, tiling=replace(whole.tiling, k_split=2))
+    assert whole in own.neighbours(parts)
+
+
 @pytest.mark.parametrize(("gradient", "problem"), [("grad_input", STRIDED), ("grad_weight", LAYER)])
 def test_a_block_longer_than_the_product_is_one_plan_with_that_as_long_as_it(gradient, problem):
     own = tilings(gradient, problem)

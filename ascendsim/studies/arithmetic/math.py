@@ -81,6 +81,7 @@ GPUS: dict[str, dict[str, Gpu]] = {
 
 
 GRADIENTS = ("grad_input", "grad_weight")
+DRAWS = 6  # of chance: for two operands of two gradients, and for the gradients
 C0 = 16  # channels that are neighbours in the reduction of grad_input
 
 
@@ -170,7 +171,7 @@ def operands_of(
     Blocks of a shared scale lie along the reduction: the channels of the small side for grad_input, the last
     axis of the images for grad_weight.
     """
-    fmt, seed = math.operand_format, 4 * math.seed
+    fmt, seed = math.operand_format, DRAWS * math.seed
     grad = tensors["grad_output"]
     if gradient == "grad_weight":
         x = tensors["input"]
@@ -318,7 +319,7 @@ def spread(
         first = None
         for math in maths:
             sums = accumulators(problem, gradient, operands_of(problem, given, math, gradient), math)
-            made = _written(sums, math)
+            made = _written(sums, math, gradient)
             first = made if first is None else first
             same = (made.view(np.uint32) == first.view(np.uint32)) | (np.isnan(made) & np.isnan(first))
             errors = error_metrics(made, exact, "float32", sizes)
@@ -346,7 +347,7 @@ def attribute(
         as_read = {**given, **{name: x.astype(np.float64) for name, x in zip(names, rounded, strict=True)}}
         exact_of_rounded = _float64(problem, as_read, gradient)
         sums = accumulators(problem, gradient, rounded, math).astype(np.float64)
-        made = _written(sums.astype(np.float32), math).astype(np.float64)
+        made = _written(sums.astype(np.float32), math, gradient).astype(np.float64)
         sizes = _float64(problem, {name: np.abs(values) for name, values in as_read.items()}, gradient)
         steps = (made - exact, exact_of_rounded - exact, sums - exact_of_rounded, made - sums)
         norm = float(np.linalg.norm(exact)) or 1.0
@@ -367,9 +368,10 @@ def _float64(problem: ConvProblem, tensors: Mapping[str, Float64], gradient: str
     return found
 
 
-def _written(sums: NDArray[np.float32], math: Math) -> NDArray[np.float32]:
+def _written(sums: NDArray[np.float32], math: Math, gradient: str) -> NDArray[np.float32]:
+    seed = DRAWS * math.seed + 4 + GRADIENTS.index(gradient)
     # Along the last axis: a shared scale of an output is one that its reader would find.
-    return quantise(sums.astype(np.float64), math.output_format, sums.ndim - 1, math.rounding, math.seed + 1)
+    return quantise(sums.astype(np.float64), math.output_format, sums.ndim - 1, math.rounding, seed)
 
 
 Leaf = int | str
