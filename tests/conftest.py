@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ascendsim.cli import main
 from ascendsim.profile import list_products, load_profile
@@ -22,6 +23,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # Workers that share the tests are given a width, and what is printed without one is tested.
 os.environ.pop("COLUMNS", None)
+# An example that waits for a processor, or for the collector, is no failure: it would kill any mutant.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_collection_finish():

@@ -156,7 +156,11 @@ def test_a_row_that_is_longer_than_a_piece_is_cut():
     found = dilated(ConvProblem((1, 16, 1, 100), (16, 16, 1, 1), (1, 3)))
     kernel = kernel_of(found, 1, (1, 34), SPLIT)
     [work] = kernel.phases[0].work
-    assert [type(step).__name__ for step in work.build().instructions].count("CopyUbToGm") == 4
+    steps = [(type(step).__name__, step) for step in work.build().instructions]
+    assert [name for name, _ in steps].count("CopyUbToGm") == 4
+    # A piece comes while the one before is spread, and leaves while the next one is.
+    assert len({step.dst for name, step in steps if name == "CopyGmToUb"}) == 2
+    assert len({step.src for name, step in steps if name == "CopyUbToGm"}) == 2
     gm = {"pixels": np.ones((1, 1, 34, 16), np.float32)}
     run_kernel(kernel, gm)
     assert gm["spread"].reshape(100, 16).sum(axis=1).tolist() == [16.0 * (at % 3 == 0) for at in range(100)]
