@@ -22,6 +22,7 @@ GRAPH = (*GRAPH, "test_operators_sums", "test_operators_views", "test_view_copie
 GRAPH = (*GRAPH, "test_aclnn_workspace", "test_own_wgrad", "test_dgrad_split", "test_group_merge")
 RULES = ("cube", "documents", "files", "limits", "messages", "order")
 RULES = (*(f"test_rules_{name}" for name in RULES), "test_page_words")
+MODES = ("test_study_precision", "test_modes", "test_losses")
 TESTS = {
     "numerics/casts": (*FORMATS, "test_default_arithmetic cast or narrowing or definitions or grid"),
     "numerics/metric": ("test_metrics", "test_page_words"),
@@ -79,6 +80,8 @@ TESTS = {
     "rules": RULES,
     "program/instruction": ("test_vector_kernels", "test_costs", "program/"),
     "program": ("program/",),
+    "timing/links": ("test_links", "timing/"),
+    "timing/l2": ("test_l2", "test_l2_cores", "test_l2_operands", "test_l2_walk", "timing/"),
     "timing": ("timing/",),
     "ops/schedules/vector/channel_sums": ("test_operators_sums",),
     "ops/schedules/vector": (*VECTOR, "test_vector_kernels", "schedules/"),
@@ -90,13 +93,14 @@ TESTS = {
     "profile/memory": ("profile/", "test_costs", "test_cube_instructions", "test_layouts"),
     "profile": ("profile/",),
     "studies/identify": ("test_profile_figures", "test_identify", "precision/"),
-    "studies/modes": ("test_study_formats", "test_study_precision", "test_modes", "test_losses"),
-    "studies/arithmetic": ("test_study_formats", "test_study_precision", "precision/"),
+    "studies/modes": ("test_study_formats", *MODES),
+    "studies/arithmetic": ("test_accumulation_order", "test_study_formats", "test_precision", *MODES),
     "studies/tuning/records": ("test_guarded_doors property", "test_study_tiling", "test_study_winners"),
     "studies/devices": ("test_study_devices",),
     "studies/table": ("test_study_traffic digits", "test_study_precision", "test_study_hardware_words"),
     "studies/levers": ("test_study_traffic",),
     "studies/codesign": ("test_study_codesign",),
+    "studies/hardware/figures": ("test_faster_figures direction", "test_study_hardware"),
     "studies/hardware": ("test_study_hardware_words", "test_study_hardware"),
     "studies/records": ("test_ratios", "test_interval", "test_study_engine", "test_study_courses"),
     "studies/tuning": ("test_study_tiling", "test_study_winners", "test_study_worth"),

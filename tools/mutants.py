@@ -27,7 +27,7 @@ from pathlib import Path
 from mutant_places import PARTS, ROOT, Mutant, drawn, named
 from mutant_tests import tests_of
 
-COPIED = ("ascendsim", "tests", "tools", "docs", "configs", "examples")
+COPIED = ("ascendsim", "tests", "tools", "docs", "configs", "examples", "reports")
 LEAST_KILLED = 0.95
 # A mutant that computes or waits for ever is noticed as well: by the seconds of a processor, so many times
 # those that its tests take without it and never below the least, and by the clock. A busy machine makes no
