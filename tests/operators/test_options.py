@@ -304,6 +304,22 @@ def test_what_is_reckoned_is_near_to_what_is_made(calls):
         assert made <= 2 * reckoned <= 4 * made, problem
 
 
+def test_of_many_instructions_no_more_kernels_are_counted_than_it_takes_to_refuse(monkeypatch):
+    """As if each kernel had 6,000,000: two of them are more than 10,000,000, which is quickly cut."""
+    seen = []
+    monkeypatch.setattr(budget, "reckoned_instructions", lambda kernel: seen.append(kernel.name) or 6 * 10**6)
+    problem = ConvProblem((2, 64, 28, 28), (64, 64, 3, 3), padding=1)
+    with pytest.raises(BudgetError, match=r"6,000,000 of them in grad_"):
+        estimate(problem, most_instructions=10**4)
+    assert sorted(seen) == ["grad_input", "grad_weight"]
+    seen.clear()
+    # Of few all are, so that the number in the message is one that suffices.
+    monkeypatch.setattr(budget, "reckoned_instructions", lambda kernel: seen.append(kernel.name) or 5001)
+    with pytest.raises(BudgetError, match="5,001 of them in grad_"):
+        estimate(problem, most_instructions=10**4)
+    assert len(seen) > 4
+
+
 def test_a_long_program_is_reckoned_by_its_first_tasks():
     """What is walked is a small part of it, and all tasks but those at edges are alike."""
     problem = ConvProblem((4096, 64, 28, 28), (64, 64, 3, 3), padding=1)

@@ -133,9 +133,14 @@ def require_instructions(
     counts = {kernel.name: sized_instructions(kernel, profile, fed) for kernel in graph.kernels}
     sized = sum(counts.values())
     if most <= SIZES_TOO_LOW * _narrow(graph) * sized and sized <= max(most, QUICKLY_CUT):
-        for kernel in graph.kernels:
+        counted = 0
+        # The largest first, of many as far as it takes to refuse: to cut one into tasks may take a second.
+        for kernel in sorted(graph.kernels, key=lambda kernel: -counts[kernel.name]):
+            if counted > max(most, QUICKLY_CUT):
+                break
             with saying_whose(kernel.name, kernel.facts.get("plan")):
                 counts[kernel.name] = reckoned_instructions(kernel)
+            counted += counts[kernel.name]
     total = sum(counts.values())
     if most_instructions is not None and total > most_instructions:
         largest = max(counts, key=lambda name: counts[name])
