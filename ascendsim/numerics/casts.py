@@ -98,6 +98,9 @@ def hf32(values: npt.ArrayLike, mantissa_bits: int, ties: str = "RNE") -> Float3
 
 def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
     """Round away the low `drop` bits of every pattern; a carry runs into the exponent and on to Inf."""
+    if values.size >= LEAST:
+        more = {"RNE": (1 << drop - 1) - 1, "RNA": 1 << drop - 1}.get(ties, 0)
+        return _conversions().cut_mantissa(values, drop, more, int(ties == "RNE"))
     bits = values.view(np.uint32)
     low, half, kept = np.uint32(drop), np.uint32(1 << (drop - 1)), ~np.uint32((1 << drop) - 1)
     match ties:
@@ -404,16 +407,21 @@ def _is_long(values: Elements, dtype: str) -> bool:
 
 
 class _Conversions(NamedTuple):
-    """The compiled conversions: binary16 to binary32, back where that is exact, onto its grid, and both."""
+    """The compiled conversions: binary16 to binary32, back where that is exact, onto its grid, and both.
+
+    cut_mantissa   onto grids of fewer fraction bits
+    """
 
     widened: Convert
     narrowed: Callable[[NDArray[Any], Threads], NDArray[Any] | None]
     on_half_grid: Convert
     rounded_halves: Convert
+    cut_mantissa: Callable[[NDArray[Any], int, int, int], NDArray[Any]]
 
 
 @cache
 def _conversions() -> _Conversions:
     from ascendsim.numerics.compiled import turned
 
-    return _Conversions(turned.widened, turned.narrowed, turned.on_half_grid, turned.rounded_halves)
+    to_halves = turned.on_half_grid, turned.rounded_halves
+    return _Conversions(turned.widened, turned.narrowed, *to_halves, turned.cut_mantissa)

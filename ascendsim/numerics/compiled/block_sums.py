@@ -216,7 +216,8 @@ def block_at(work: Workspace, blocks: Blocks, number: int) -> PanelBlock:
 def add_clear(work: Workspace, blocks: Blocks, number: int, roomy: bool) -> int:
     """Add blocks from a number on to the accumulators at `start`, up to one where a quick test says nothing.
 
-    Then the accumulators are those before this block. Only where the machine rounds to nearest.
+    Then the accumulators are those before this block, and `result` has its sums as doubles add them. Only
+    where the machine rounds to nearest.
 
     Each product may add an error of half a last place of a partial sum. No partial sum is larger than the
     total and the bound together, so none is where the total is not small against the bound. A total that lies
@@ -240,6 +241,7 @@ def add_clear(work: Workspace, blocks: Blocks, number: int, roomy: bool) -> int:
         # What has been added changes magnitudes less than the last place of a single.
         clear = all_clear(bits, near, max(block.bound * _LEAST_SHARE, _SMALLEST_NORMAL))
         if not (clear and block.bound < np.inf and roomy and block.length <= _MOST_PRODUCTS):
+            store(total, doubles, work.result, LANES)
             return number
         total = as_float(bits & spread(_IN_SINGLE))
         number += 1
@@ -249,19 +251,18 @@ def add_clear(work: Workspace, blocks: Blocks, number: int, roomy: bool) -> int:
 
 @called
 def add_within(work: Workspace, blocks: Blocks, number: int) -> bool:
-    """Add one block to the accumulators at `start`; return False if the exact sums may round to others.
+    """Add a block to the accumulators at `start`; return False if the exact sums may round to others.
 
-    Then `result` has its sums as doubles add them. Where both ends of what these may lack round alike, so
-    does the exact sum. Three roundings for each product leave room, and eight more for those of the ends.
+    At `result` are its sums as doubles add them. Where both ends of what these may lack round alike, so does
+    the exact sum. Three roundings for each product leave room, and eight more for those of the ends.
     """
     out_of_line()
     start, right = tile(work.doubles, work.start, LANES), blocks.right
     first, stop = number * blocks.size, min((number + 1) * blocks.size, blocks.steps)
-    total, size = add_steps(blocks.left, work.doubles, right, first, stop, start), absolute(start)
+    total, size = tile(work.doubles, work.result, LANES), absolute(start)
     for t in range(first, stop):
         x, y = left_of(blocks.left, t), columns(work.doubles, right + t * LANES)
         size = fma(absolute(x), absolute(y), size)
-    store(total, work.doubles, work.result, LANES)
     # Doubles lose nothing of a sum that is not finite.
     size = select(size < spread(np.inf), size, spread(0.0))
     error = size * spread((3 * (stop - first) + 8) * _ROUNDOFF)
