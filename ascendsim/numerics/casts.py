@@ -144,6 +144,8 @@ def decode(array: npt.NDArray[Any] | HiFloat8Array, dtype: str | DType) -> Float
     if fmt.bits == 8:
         return decode_codes(array.view(np.uint8), fmt)
     # bfloat16 is the upper half of a float32.
+    if array.size >= LEAST:
+        return _conversions().filled_up(array.view(np.uint16))
     return (array.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -394,11 +396,15 @@ def stored(values: Floats, target: str, threads: Threads = ALONE) -> Elements:
 
     Raises   as `encode`, for values that are off the grid
     """
+    # What is off the grid, or has a payload of a NaN that would be lost, goes the long way.
     if _is_long(values, target) and values.dtype == np.float32:
         made = _conversions().narrowed(values, threads)
-        # What is off the grid, or has a payload of a NaN that would be lost, goes the long way.
         if made is not None:
             return made
+    if target == dtypes.BFLOAT16.name and values.size >= LEAST and values.dtype == np.float32:
+        codes = _conversions().upper_halves(values)
+        if codes is not None:
+            return codes.view(_storage(dtypes.BFLOAT16))
     return encode(values, target)
 
 
@@ -409,7 +415,8 @@ def _is_long(values: Elements, dtype: str) -> bool:
 class _Conversions(NamedTuple):
     """The compiled conversions: binary16 to binary32, back where that is exact, onto its grid, and both.
 
-    cut_mantissa   onto grids of fewer fraction bits
+    cut_mantissa             onto grids of fewer fraction bits
+    filled_up, upper_halves  of bfloat16 and back where that is exact
     """
 
     widened: Convert
@@ -417,11 +424,12 @@ class _Conversions(NamedTuple):
     on_half_grid: Convert
     rounded_halves: Convert
     cut_mantissa: Callable[[NDArray[Any], int, int, int], NDArray[Any]]
+    filled_up: Callable[[NDArray[Any]], NDArray[Any]]
+    upper_halves: Callable[[NDArray[Any]], NDArray[Any] | None]
 
 
 @cache
 def _conversions() -> _Conversions:
     from ascendsim.numerics.compiled import turned
 
-    to_halves = turned.on_half_grid, turned.rounded_halves
-    return _Conversions(turned.widened, turned.narrowed, *to_halves, turned.cut_mantissa)
+    return _Conversions(*(getattr(turned, name) for name in _Conversions._fields))

@@ -197,6 +197,36 @@ def cut_mantissa(singles: Floats, drop: int, more: int, odd: int) -> Floats:
 
 
 @kernel
+def _fill_up(codes: Array, bits: Array) -> None:
+    for index in range(codes.size):
+        put(bits, index, at(codes, index) << 16)
+
+
+@kernel
+def _upper(bits: Array, codes: Array) -> Any:
+    lost = np.uint32(0)
+    for index in range(bits.size):
+        lost = np.uint32(lost | at(bits, index) & 0xFFFF)
+        put(codes, index, at(bits, index) >> 16)
+    return lost
+
+
+def filled_up(codes: npt.NDArray[np.uint16]) -> Floats:
+    """Return singles of which codes of bfloat16 are the upper halves; any shape, kept."""
+    flat = np.require(codes, None, ["C", "A", "W"]).reshape(-1)
+    bits = np.empty(flat.size, np.uint32)
+    _fill_up(flat, bits)
+    return bits.view(np.float32).reshape(codes.shape)
+
+
+def upper_halves(singles: Floats) -> npt.NDArray[np.uint16] | None:
+    """Return the codes of bfloat16 if all singles are on its grid, bit for bit; any shape, kept."""
+    bits = np.require(singles, None, ["C", "A", "W"]).view(np.uint32).reshape(-1)
+    codes = np.empty(bits.size, np.uint16)
+    return None if _upper(bits, codes) else codes.reshape(singles.shape)
+
+
+@kernel
 def _look(codes: Array, seen: Array, signless: int, normal: int) -> None:
     # Numbers of 32 bits, as the longest codes are, go many an instruction.
     magnitude, least = np.uint32(signless), np.uint32(normal)
