@@ -25,19 +25,21 @@ class ControlWord(NamedTuple):
     default        what a thread starts with
     toward_zero    the default with rounding toward zero
     mask           the bits that change results or stop a program
+    rounded        the bit that an operation sets whose result is rounded; 0: it is in another word
     read, write    x86-64: instructions, $0 being the address of 32 bits; aarch64: functions of the compiler
     """
 
     default: int
     toward_zero: int
     mask: int
+    rounded: int
     read: str
     write: str
 
 
 # The compiler has functions for MXCSR as well, but does not say of them that they touch more than an address.
-_X86: Final = ControlWord(0x1F80, 0x7F80, 0xFFC0, "stmxcsr ($0)", "ldmxcsr ($0)")
-_ARM: Final = ControlWord(0, 3 << 22, 0xFFFFFFFF, "llvm.aarch64.get.fpcr", "llvm.aarch64.set.fpcr")
+_X86: Final = ControlWord(0x1F80, 0x7F80, 0xFFC0, 0x20, "stmxcsr ($0)", "ldmxcsr ($0)")
+_ARM: Final = ControlWord(0, 3 << 22, 0xFFFFFFFF, 0, "llvm.aarch64.get.fpcr", "llvm.aarch64.set.fpcr")
 CONTROL_WORDS: Final = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 
 

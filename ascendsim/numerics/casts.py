@@ -98,6 +98,9 @@ def hf32(values: npt.ArrayLike, mantissa_bits: int, ties: str = "RNE") -> Float3
 
 def _cut_mantissa(values: Float32Array, drop: int, ties: str) -> Float32Array:
     """Round away the low `drop` bits of every pattern; a carry runs into the exponent and on to Inf."""
+    if values.size >= LEAST:
+        more = {"RNE": (1 << drop - 1) - 1, "RNA": 1 << drop - 1}.get(ties, 0)
+        return _conversions().cut_mantissa(values, drop, more, int(ties == "RNE"))
     bits = values.view(np.uint32)
     low, half, kept = np.uint32(drop), np.uint32(1 << (drop - 1)), ~np.uint32((1 << drop) - 1)
     match ties:
@@ -141,6 +144,8 @@ def decode(array: npt.NDArray[Any] | HiFloat8Array, dtype: str | DType) -> Float
     if fmt.bits == 8:
         return decode_codes(array.view(np.uint8), fmt)
     # bfloat16 is the upper half of a float32.
+    if array.size >= LEAST:
+        return _conversions().filled_up(array.view(np.uint16))
     return (array.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -391,11 +396,15 @@ def stored(values: Floats, target: str, threads: Threads = ALONE) -> Elements:
 
     Raises   as `encode`, for values that are off the grid
     """
+    # What is off the grid, or has a payload of a NaN that would be lost, goes the long way.
     if _is_long(values, target) and values.dtype == np.float32:
         made = _conversions().narrowed(values, threads)
-        # What is off the grid, or has a payload of a NaN that would be lost, goes the long way.
         if made is not None:
             return made
+    if target == dtypes.BFLOAT16.name and values.size >= LEAST and values.dtype == np.float32:
+        codes = _conversions().upper_halves(values)
+        if codes is not None:
+            return codes.view(_storage(dtypes.BFLOAT16))
     return encode(values, target)
 
 
@@ -404,16 +413,23 @@ def _is_long(values: Elements, dtype: str) -> bool:
 
 
 class _Conversions(NamedTuple):
-    """The compiled conversions: binary16 to binary32, back where that is exact, onto its grid, and both."""
+    """The compiled conversions: binary16 to binary32, back where that is exact, onto its grid, and both.
+
+    cut_mantissa             onto grids of fewer fraction bits
+    filled_up, upper_halves  of bfloat16 and back where that is exact
+    """
 
     widened: Convert
     narrowed: Callable[[NDArray[Any], Threads], NDArray[Any] | None]
     on_half_grid: Convert
     rounded_halves: Convert
+    cut_mantissa: Callable[[NDArray[Any], int, int, int], NDArray[Any]]
+    filled_up: Callable[[NDArray[Any]], NDArray[Any]]
+    upper_halves: Callable[[NDArray[Any]], NDArray[Any] | None]
 
 
 @cache
 def _conversions() -> _Conversions:
     from ascendsim.numerics.compiled import turned
 
-    return _Conversions(turned.widened, turned.narrowed, turned.on_half_grid, turned.rounded_halves)
+    return _Conversions(*(getattr(turned, name) for name in _Conversions._fields))

@@ -131,21 +131,23 @@ def _codes_of(given: np.dtype[Any]) -> tuple[np.dtype[Any], Any, int, int, bool]
 
 def specials_of(stored: npt.NDArray[Any]) -> Specials:
     """Count Inf, NaN, largest values, zeros and subnormals of a tensor as it is stored, hifloat8 aside."""
+    from ascendsim.numerics.compiled.turned import look_at_codes
+
     kind, magnitude, largest, normal, has_infinity = _codes_of(stored.dtype)
-    # Codes without their sign are in the order of the values; Inf and NaN come last.
-    codes = np.ascontiguousarray(stored).reshape(-1).view(kind) & magnitude
+    codes = stored.view(kind)
     if not codes.size:
         return Specials()
-    count, top = np.count_nonzero, int(codes.max())
-    infinite = int(count(codes == largest + 1)) if top > largest and has_infinity else 0
-    zero = codes.size - int(count(codes))
+    # Codes without their sign are in the order of the values; Inf and NaN come last.
+    zero, small, top = look_at_codes(codes, int(magnitude), normal)
+    count, most = np.count_nonzero, codes & magnitude if top >= largest else codes[:0]
+    infinite = int(count(most == largest + 1)) if has_infinity else 0
     return Specials(
         elements=codes.size,
         infinite=infinite,
-        nan=int(count(codes > largest)) - infinite if top > largest else 0,
-        largest=int(count(codes == largest)) if top >= largest else 0,
+        nan=int(count(most > largest)) - infinite,
+        largest=int(count(most == largest)),
         zero=zero,
-        subnormal=int(count(codes < normal)) - zero,
+        subnormal=small - zero,
     )
 
 

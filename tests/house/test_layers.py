@@ -435,7 +435,7 @@ NUMERICS = {
     "compiled": {"accumulation", "factor"},
     "casts": {"dtypes", "format_rounding", "hifloat8", "factor", "compiled"},
     "metric_chunks": {"dtypes", "format_rounding", "hifloat8", "casts"},
-    "metrics": {"dtypes", "format_rounding", "hifloat8", "casts", "metric_chunks"},
+    "metrics": {"dtypes", "format_rounding", "hifloat8", "casts", "metric_chunks", "compiled"},
 }
 NUMERICS_HOMES = {"ml_dtypes": "dtypes", "numba": "compiled", "llvmlite": "compiled"}
 

@@ -14,11 +14,12 @@ import numba
 import numpy as np
 import pytest
 
+from ascendsim.native.default_arithmetic import control_word
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.accumulation_twins import rounded, term
 from ascendsim.numerics.compiled import jit
 from ascendsim.numerics.compiled.accumulate import accumulate
-from ascendsim.numerics.compiled.block_sums import cut, is_normal, split
+from ascendsim.numerics.compiled.block_sums import cut, is_normal
 from ascendsim.numerics.compiled.packing import MOST_KEPT, SCRATCH, Scratch
 from ascendsim.numerics.compiled.panel_rounding import (
     LIMBS,
@@ -32,7 +33,15 @@ from ascendsim.numerics.compiled.panel_rounding import (
     store,
     tile,
 )
-from ascendsim.numerics.compiled.panels import LANES, ROWS, to_single
+from ascendsim.numerics.compiled.panels import (
+    LANES,
+    ROWS,
+    has_rounded,
+    nearest_single,
+    out_of_line,
+    round_to_nearest,
+    to_single,
+)
 from ascendsim.numerics.compiled.workspace import extent, is_narrow
 from ascendsim.numerics.dtypes import FLOAT16, FLOAT32
 
@@ -102,9 +111,9 @@ def round_to_single(x, result, mode):
 
 
 @numba.njit
-def round_by_splitting(x, result):
+def round_by_bits(x, result):
     for first in range(0, x.size, PANEL):
-        store(to_single(split(tile(x, first, LANES))), result, first, LANES)
+        store(to_single(nearest_single(tile(x, first, LANES))), result, first, LANES)
 
 
 @numba.njit
@@ -114,7 +123,7 @@ def round_by_cutting(x, result):
 
 
 @numba.njit
-def is_split_rightly(reach, unit):
+def is_in_range(reach, unit):
     return is_normal(reach, unit)
 
 
@@ -199,13 +208,13 @@ def test_a_process_that_compiles_nothing_else_can_set_the_rounding_mode():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_splitting_rounds_to_nearest_singles_wherever_it_is_taken() -> None:
-    # Around singles, their midpoints and powers of two, as near as multiples of a unit up to a bound come: at
-    # the bound itself, in the middle of the range, and where singles are subnormal.
-    rng, cases = random.Random(3), []
+def test_bits_round_to_nearest_singles_wherever_these_are_in_range() -> None:
+    # Around singles, their midpoints and powers of two: at the largest multiples of a unit that a double
+    # holds, in the middle of the range, and where singles are subnormal; zeros keep their sign.
+    rng, cases = random.Random(3), [0.0, -0.0]
     for exponent in (-149, -130, 0, 30, 74):
         unit = 2.0**exponent
-        assert is_split_rightly(0.999999 * 2.0**53 * unit, unit)
+        assert is_in_range(0.999999 * 2.0**53 * unit, unit)
         for bits in (20, 24, 25, 26, 30, 52, 53):
             ends = [
                 2 ** (bits - 1),
@@ -216,12 +225,11 @@ def test_splitting_rounds_to_nearest_singles_wherever_it_is_taken() -> None:
             for number in ends:
                 single, half = number // place * place, place // 2
                 near = {n + d for n in (single, single + half, single + place) for d in (-2, -1, 0, 1, 2)}
-                cases += [sign * n * unit for n in near | {number} for sign in (1, -1)
-                          if is_split_rightly(abs(n) * unit, unit)]  # fmt: skip
+                cases += [sign * n * unit for n in near | {number} for sign in (1, -1)]
     x = whole_panels(cases, np.float64)
     found = np.empty(x.shape, np.float32)
-    round_by_splitting(x, found)
-    assert found.tobytes() == (x + 0.0).astype(np.float32).tobytes()
+    round_by_bits(x, found)
+    assert found.tobytes() == x.astype(np.float32).tobytes()
 
 
 def test_cutting_rounds_toward_zero_wherever_it_is_taken() -> None:
@@ -237,18 +245,35 @@ def test_cutting_rounds_toward_zero_wherever_it_is_taken() -> None:
         assert math.copysign(1, result) == math.copysign(1, value)
 
 
-def test_splitting_is_not_taken_where_it_would_round_otherwise() -> None:
-    # 2^53 - 1 would become the single below 2^53; beyond 2^127 and below 2^-149 nothing is proven.
-    x = whole_panels([2.0**53 - 1], np.float64)
-    found = np.empty(x.shape, np.float32)
-    round_by_splitting(x, found)
-    assert found[0] == 2.0**53 - 2.0**29
-    assert not is_split_rightly(2.0**53 - 1, 1.0)
-    assert is_split_rightly(2.0**127, 2.0**100)
-    assert not is_split_rightly(2.0**127 * 1.0001, 2.0**100)
-    assert is_split_rightly(1.0, 2.0**-30)
-    assert is_split_rightly(2.0**-140, 2.0**-149)
-    assert not is_split_rightly(2.0**-140, 2.0**-150)
+def test_bits_are_not_rounded_beyond_the_range_of_singles() -> None:
+    assert is_in_range(2.0**127, 2.0**100)
+    assert not is_in_range(2.0**127 * 1.0001, 2.0**100)
+    assert is_in_range(2.0**-140, 2.0**-149)
+    assert not is_in_range(2.0**-140, 2.0**-150)
+
+
+@numba.njit
+def _added(x, y, result):
+    out_of_line()
+    result[0] = x + y
+
+
+@numba.njit
+def adds_without_rounding(x, y, result):
+    round_to_nearest()
+    _added(x, y, result)
+    return not has_rounded()
+
+
+@pytest.mark.skipif(not control_word().rounded, reason="this processor notes rounding in another word")
+def test_the_processor_tells_whether_it_has_rounded_since_it_was_asked_to_forget() -> None:
+    # A bit below the last place, far above and far below one, and what is exact after it.
+    result = np.empty(1)
+    for size in (1.0, 2.0**100, 2.0**-200):
+        assert adds_without_rounding(size, size * 2.0**-52, result)
+        assert not adds_without_rounding(size, size * 2.0**-53, result)
+        assert not adds_without_rounding(size, -size * 2.0**-60, result)
+    assert adds_without_rounding(1.0, 2.0, result)
 
 
 def exact_term(value: float) -> int | float:

@@ -12,7 +12,7 @@ from gfloat import formats as gf
 
 from ascendsim.errors import UnsupportedError
 from ascendsim.numerics import casts
-from ascendsim.numerics.casts import HF32_TIES, cast_twin, hf32, round_to
+from ascendsim.numerics.casts import HF32_TIES, cast_twin, decode, encode, hf32, round_to, stored
 from ascendsim.numerics.dtypes import DTYPES, DType, dtype
 from ascendsim.numerics.format_rounding import OVERFLOWS, ROUNDINGS, narrow_to_odd, round_fields
 from ascendsim.numerics.hifloat8 import HIFLOAT8_ROUNDINGS
@@ -415,3 +415,26 @@ def test_wrong_arguments_are_refused():
         hf32(np.float32(1), 11, "RINT")
     with pytest.raises(UnsupportedError, match="got float64"):
         hf32(np.ones(3), 11)
+
+
+@pytest.mark.parametrize("ties", ["RNE", "RNA", "RZ"])
+def test_long_arrays_are_cut_as_short_ones(ties):
+    # All exponents and signs, ties, NaN with and without a payload above what is cut, and a view.
+    codes = np.random.default_rng(2).integers(0, 1 << 32, 1 << 14, np.uint32)
+    codes[:6] = 0x7F800001, 0xFFC00000, 0x7FFFFFFF, 0x7F800000, 0x3F800800, 0x3F801800
+    values = codes.view(np.float32)[::-1]
+    short = np.concatenate([hf32(some, 11, ties) for some in np.split(values, 32)])
+    assert hf32(values, 11, ties).tobytes() == short.tobytes()
+
+
+def test_long_arrays_of_bfloat16_are_read_and_stored_as_short_ones():
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    given = codes.view(casts._storage(casts.dtypes.BFLOAT16))
+    singles = (codes.astype(np.uint32) << 16).view(np.float32)
+    assert decode(given, "bfloat16").tobytes() == singles.tobytes()
+    assert stored(singles, "bfloat16").tobytes() == codes.tobytes()
+    # A payload below what is kept makes a quiet NaN; a number that is off the grid is refused.
+    nan = np.full(1 << 11, 0x7F800001, np.uint32).view(np.float32)
+    assert stored(nan, "bfloat16").tobytes() == encode(nan[:1], "bfloat16").tobytes() * nan.size
+    with pytest.raises(UnsupportedError, match="bfloat16"):
+        stored(np.full(1 << 11, 1 + 2.0**-20, np.float32), "bfloat16")

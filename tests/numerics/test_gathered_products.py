@@ -204,6 +204,22 @@ def test_a_piece_is_as_large_as_all_its_blocks_together(lay):
     assert np.all(found == 6 * 2.0**52 + 2.0**31)
 
 
+@pytest.mark.parametrize("odd", [(), (3,), (1, 2, 7), range(12)])
+@pytest.mark.parametrize("lay", LAYS)
+def test_sums_that_no_bound_proves_exact_round_as_exact_ones(lay, odd):
+    # Rows are so far apart that no double holds multiples of all of them. In each piece all go up by 2^24 + 1
+    # of their size, a tie that is rounded down, and back by 2^24; in odd pieces the fifth has 2^-40 more,
+    # which a double loses, so that it is rounded up.
+    model, size = parse("block:16:RNE"), np.ldexp(1.0, 12 * np.arange(M) - 66)
+    a, b = np.zeros((M, 12, 96), np.float32), np.ones((12 * 96, N), np.float32)
+    a[:, :, 0], a[:, :, 1], a[:, :, 16] = (size[:, None] * step for step in (2.0**24, 1.0, -(2.0**24)))
+    a[5, list(odd), 2] = size[5] * 2.0**-40
+    a, ends = a.reshape(M, -1), np.array([12 * 96])
+    want = one_by_one(model, a, b, ends, np.zeros((M, N), np.float32))
+    assert [bool(np.any(row)) for row in want] == [bool(odd) and row == 5 for row in range(M)]
+    assert same_bits(product_of(model, lay(a), lay(b.T.copy()), ends), want)
+
+
 @pytest.mark.parametrize("lay", LAYS)
 def test_what_is_seen_of_accumulators_counts_their_last_place(lay):
     # The first Mmad leaves 1 + 2^-23. The other's products go up to 9 x 2^27 and back to 3 x 2^27: beside the

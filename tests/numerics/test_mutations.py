@@ -196,8 +196,8 @@ COMPILED = [
 ]  # fmt: skip
 PARTS = [
     ("panel_rounding", "np.float32(65520.0)", "np.float32(65504.0)"),
-    ("block_sums", "spread(_TIMES_2_29 + 1.0)", "spread(_TIMES_2_29 + 2.0)"),
-    ("block_sums", "2.0**53 * (1.0 - 2.0**-28)", "2.0**53"),
+    ("panels", "number in (1 << 29, 1 << 28, ", "number in (1 << 30, 1 << 28, "),
+    ("panels", "select(even, below, half)", "select(even, half, below)"),
     ("block_sums", "np.int64(-(1 << 29))", "np.int64(-(1 << 30))"),
     ("block_sums", "unit >= SMALLEST and reach", "reach"),
     ("panel_rounding", "(low + 0.5 * below)", "(low + 0.0 * below)"),

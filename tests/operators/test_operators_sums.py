@@ -11,9 +11,10 @@ from ascendsim.errors import AclnnError, ConfigError
 from ascendsim.functional import run_kernel
 from ascendsim.instructions.vector import AddLanes, AddRows, CopyGmToUb, SumPixels
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
+from ascendsim.numerics.compiled.turned import lane_sums
 from ascendsim.ops.lowering.graph import GraphBuilder, VectorKernels
 from ascendsim.ops.reference.call import reference_gradients
-from ascendsim.ops.reference.ordered import add_as_tree, add_in_order, bias_gradient
+from ascendsim.ops.reference.ordered import LANES, add_as_tree, add_in_order, bias_gradient
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 from ascendsim.ops.schedules.vector.elementwise import ordered_sum, tree_sum
 from ascendsim.program.kernel import Kernel, Phase
@@ -439,3 +440,12 @@ def test_the_two_phases_want_the_channels_in_any_case():
     with pytest.raises(AclnnError, match="21a") as caught:
         convolution_backward_get_workspace_size(*given, [0], *attributes, *outputs, None)
     assert caught.value.status == 161002
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 3, 1), (7, 2, 63), (3, 4, 64), (2, 3, 65), (4, 2, 200)])
+def test_lanes_are_summed_as_the_definition_sums_them(shape):
+    values = np.random.default_rng(4).standard_normal(shape).astype(np.float32)
+    values[0, 0] = -0.0
+    first = shape[0] // 2
+    found = lane_sums(values, range(first, shape[0]), LANES)
+    assert found.tobytes() == bias_gradient(values[first:], 1).tobytes()

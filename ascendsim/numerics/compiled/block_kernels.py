@@ -8,7 +8,6 @@ from ascendsim.numerics.compiled.block_sums import (
     SAFE_UNIT,
     Packed,
     PanelBlock,
-    add_blocks,
     add_clear,
     add_normal_blocks,
     add_within,
@@ -26,7 +25,6 @@ from ascendsim.numerics.compiled.jit import called, inlined, kernel
 from ascendsim.numerics.compiled.packing import (
     Accumulators,
     give_back,
-    has_minus_zero,
     pack,
     reach_and_unit,
     read_panel,
@@ -130,8 +128,8 @@ def _run(work: Workspace, cells: Accumulators, first: int, last: int, model: Ker
                 reach, unit = reach_and_unit(read_panel(cells, i, j))
                 most, least = _bounds(work, i, j, reach, unit, model)
             if most < np.inf:
-                if usual:
-                    _usual_panel(work, cells, i, j, is_normal(most, least), model)
+                if usual and is_normal(most, least):
+                    _usual_panel(work, cells, i, j, model)
                 else:
                     _proven_panel(work, cells, i, j, model)
             elif usual and model.sum.cuts:
@@ -170,18 +168,15 @@ def _bounds(
 
 
 @inlined
-def _usual_panel(
-    work: Workspace, cells: Accumulators, i: int, j: int, normal: bool, model: KernelModel
-) -> None:
+def _usual_panel(work: Workspace, cells: Accumulators, i: int, j: int, model: KernelModel) -> None:
     """Take one panel through all blocks, rounded as the machine rounds doubles into singles."""
     left = Packed(work.doubles, work.a + i * work.k, 1, ROWS)
     acc, columns = read_panel(cells, i, j), work.b + j * work.k
-    if normal and model.sum.cuts:
+    # Two calls: `cuts` is settled before the products begin.
+    if model.sum.cuts:
         acc = add_normal_blocks(left, work.doubles, columns, work.k, model.block, acc, True)
-    elif normal and not has_minus_zero(acc):
-        acc = add_normal_blocks(left, work.doubles, columns, work.k, model.block, acc, False)
     else:
-        acc = add_blocks(left, work.doubles, columns, work.k, model.block, acc)
+        acc = add_normal_blocks(left, work.doubles, columns, work.k, model.block, acc, False)
     write_panel(acc, cells, i, j)
 
 

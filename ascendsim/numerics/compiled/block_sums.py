@@ -1,6 +1,7 @@
 """Sum one block of products exactly enough to round it: three ways, from fast to general.
 
-1. The extents of the operands prove that doubles hold every partial sum: add.
+1. The extents of the operands prove that doubles hold every partial sum, or the processor notes that it has
+   rounded none of them: add.
 2. A sum in double and a bound of its error: where both ends of the interval round alike, that is the answer.
    Where it is far from the middle between two singles, and not small, its bits alone show that they do.
 3. A sum with its errors, which are summed in turn: where this second sum is exact, both together are the
@@ -12,7 +13,6 @@ The exact sum of a block is handed on as a *sticky* double (see `panel_rounding`
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 
 from ascendsim.numerics.compiled.jit import called, inlined
 from ascendsim.numerics.compiled.packing import fill_magnitudes, group_count
@@ -21,7 +21,6 @@ from ascendsim.numerics.compiled.panel_rounding import (
     at,
     columns,
     exact_sum,
-    make_array,
     put,
     rounded,
     rows_from,
@@ -33,29 +32,21 @@ from ascendsim.numerics.compiled.panel_rounding import (
 from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
-    Value,
     absolute,
     all_clear,
     any_lane,
     as_bits,
     as_float,
-    cgutils,
     differs,
     fma,
-    intrinsic,
-    joined,
-    lanes_of,
+    nearest_single,
     nonzero,
     out_of_line,
-    pack,
     round_to_nearest,
     round_toward_zero,
     select,
-    splat,
     spread,
     to_single,
-    types,
-    unpack,
     widen,
 )
 from ascendsim.numerics.compiled.workspace import (
@@ -225,7 +216,8 @@ def block_at(work: Workspace, blocks: Blocks, number: int) -> PanelBlock:
 def add_clear(work: Workspace, blocks: Blocks, number: int, roomy: bool) -> int:
     """Add blocks from a number on to the accumulators at `start`, up to one where a quick test says nothing.
 
-    Then the accumulators are those before this block. Only where the machine rounds to nearest.
+    Then the accumulators are those before this block, and `result` has its sums as doubles add them. Only
+    where the machine rounds to nearest.
 
     Each product may add an error of half a last place of a partial sum. No partial sum is larger than the
     total and the bound together, so none is where the total is not small against the bound. A total that lies
@@ -249,6 +241,7 @@ def add_clear(work: Workspace, blocks: Blocks, number: int, roomy: bool) -> int:
         # What has been added changes magnitudes less than the last place of a single.
         clear = all_clear(bits, near, max(block.bound * _LEAST_SHARE, _SMALLEST_NORMAL))
         if not (clear and block.bound < np.inf and roomy and block.length <= _MOST_PRODUCTS):
+            store(total, doubles, work.result, LANES)
             return number
         total = as_float(bits & spread(_IN_SINGLE))
         number += 1
@@ -258,19 +251,18 @@ def add_clear(work: Workspace, blocks: Blocks, number: int, roomy: bool) -> int:
 
 @called
 def add_within(work: Workspace, blocks: Blocks, number: int) -> bool:
-    """Add one block to the accumulators at `start`; return False if the exact sums may round to others.
+    """Add a block to the accumulators at `start`; return False if the exact sums may round to others.
 
-    Then `result` has its sums as doubles add them. Where both ends of what these may lack round alike, so
-    does the exact sum. Three roundings for each product leave room, and eight more for those of the ends.
+    At `result` are its sums as doubles add them. Where both ends of what these may lack round alike, so does
+    the exact sum. Three roundings for each product leave room, and eight more for those of the ends.
     """
     out_of_line()
     start, right = tile(work.doubles, work.start, LANES), blocks.right
     first, stop = number * blocks.size, min((number + 1) * blocks.size, blocks.steps)
-    total, size = add_steps(blocks.left, work.doubles, right, first, stop, start), absolute(start)
+    total, size = tile(work.doubles, work.result, LANES), absolute(start)
     for t in range(first, stop):
         x, y = left_of(blocks.left, t), columns(work.doubles, right + t * LANES)
         size = fma(absolute(x), absolute(y), size)
-    store(total, work.doubles, work.result, LANES)
     # Doubles lose nothing of a sum that is not finite.
     size = select(size < spread(np.inf), size, spread(0.0))
     error = size * spread((3 * (stop - first) + 8) * _ROUNDOFF)
@@ -365,136 +357,40 @@ def _sum_as_integers(work: Workspace, block: PanelBlock, split: bool) -> None:
             put(work.doubles, work.result + place, sticky_value(work.doubles, work.limbs, lowest, highest))
 
 
-# Lanes that are taken over at a time: a register of doubles with AVX-512, two or more without.
-_PART: Final = 8
-
-
-def _next_block(
-    _typing: Value,
-    totals: Value,
-    left: Value,
-    _first: Value,
-    _step: Value,
-    _w: Value,
-    _x: Value,
-    _y: Value,
-    _z: Value,
-    right: Value,
-    _place: Value,
-) -> Value:
-    def codegen(context: Value, builder: Value, sig: Value, args: Value) -> Value:
-        panel, _, first, step, *lines, _, place = args
-        data, columns = (make_array(sig.args[n])(context, builder, args[n]).data for n in (1, 8))
-        kind = ir.VectorType(ir.DoubleType(), _PART)
-        multiply_add = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fma.v{_PART}f64"
-        )
-        rows = [builder.gep(data, [line]) for line in lines]
-        steps = [first, builder.add(first, step)]
-
-        def add(sums: list[Value], number: int, lane: int) -> list[Value]:
-            where = builder.add(place, ir.Constant(ir.IntType(64), number * LANES + lane))
-            source = builder.bitcast(builder.gep(columns, [where]), kind.as_pointer())
-            right = builder.load(source, align=4)
-            singly = [builder.load(builder.gep(row, [steps[number]])) for row in rows]
-            pairs = zip([splat(builder, one, _PART) for one in singly], sums, strict=True)
-            return [builder.call(multiply_add, [factor, right, one]) for factor, one in pairs]
-
-        parts: list[list[Value]] = []
-        for lane in range(0, LANES, _PART):
-            some = [lanes_of(builder, row, range(lane, lane + _PART)) for row in unpack(builder, panel)]
-            some = [_as_single(builder, one) for one in add(some, 0, lane)]
-            parts.append(add(some, 1, lane))
-        return pack(builder, [joined(builder, list(row)) for row in zip(*parts, strict=True)])
-
-    whole = types.intp
-    return totals(totals, left, *[whole] * (2 + ROWS), right, whole), codegen
-
-
-def _as_single(builder: Value, x: Value) -> Value:
-    """Round doubles to singles, and leave them doubles."""
-    return builder.fpext(builder.fptrunc(x, ir.VectorType(ir.FloatType(), _PART)), x.type)
-
-
-# (totals, left, first, step, w, x, y, z, right, place): sums in double, with the products of the last step
-# of a block added, then rounded to singles, then with the products of the first step of the next block added.
-# Rows lie in `left` from w, x, y, z on: the first of both steps is `first` further, the other `step` more.
-# The columns of both lie in `right` from `place` on, one after the other. The processor can round some lanes
-# while it multiplies others, but looks only so far ahead: so both steps are taken part by part.
-next_block = intrinsic(_next_block)
-
-
-# The smallest single, a bound that leaves room to the largest, and how far `split` is proven.
+# The smallest single, and a bound that leaves room to the largest.
 SMALLEST: Final = 2.0**-149
 _LARGE: Final = 2.0**127
-_SPLIT_UNITS: Final = 2.0**53 * (1.0 - 2.0**-28)
-_TIMES_2_29: Final = 2.0**29
-
-
-@inlined
-def add_blocks(left: Packed, right: Array, place: int, length: int, size: int, acc: Panel) -> Panel:
-    """Return accumulators after `length` steps in blocks of a size, each sum rounded once to a single.
-
-    right, place   doubles, LANES for each step from there on
-    """
-    full = length // size
-    if full > 0:
-        total = add_steps(left, right, place, 0, size - 1, widen(acc))
-        for number in range(1, full):
-            first = number * size
-            total = _next(left, right, place, first, total)
-            total = add_steps(left, right, place, first + 1, first + size - 1, total)
-        acc = to_single(add_steps(left, right, place, full * size - 1, full * size, total))
-    if full * size < length:
-        acc = to_single(add_steps(left, right, place, full * size, length, widen(acc)))
-    return acc
 
 
 @inlined
 def is_normal(reach: float, unit: float) -> bool:
     """Return whether `add_normal_blocks` rounds multiples of a unit up to a bound as conversions do."""
-    return unit >= SMALLEST and reach <= min(_LARGE, _SPLIT_UNITS * unit)
+    return unit >= SMALLEST and reach <= _LARGE
 
 
 @inlined
 def add_normal_blocks(
     left: Packed, right: Array, place: int, length: int, size: int, acc: Panel, cuts: bool
 ) -> Panel:
-    """Return the result of `add_blocks`, sooner, if `is_normal` and none of the accumulators is -0.
+    """Return accumulators after `length` steps in blocks of a size, each sum rounded once, if `is_normal`.
 
-    cuts   sums are cut, while the processor rounds toward zero; accumulators may be -0 then
+    right, place   doubles, LANES for each step from there on
+    cuts           sums are cut, while the processor rounds toward zero
     """
     total, last = widen(acc), (length - 1) // size * size
+    # By their bits, which goes beside multiply-adds; conversions hold these up. Subnormal singles have fewer
+    # bits than are left here, and multiples of SMALLEST need no more.
     for first in range(0, last, size):
         total = add_steps(left, right, place, first, first + size, total)
-        total = cut(total) if cuts else split(total)
-    return to_single(add_steps(left, right, place, last, length, total))
+        total = cut(total) if cuts else nearest_single(total)
+    total = add_steps(left, right, place, last, length, total)
+    return to_single(cut(total) if cuts else nearest_single(total))
 
 
 @inlined
 def cut(x: Panel) -> Panel:
-    """Round doubles that are multiples of SMALLEST toward zero to singles; -0 stays.
-
-    Subnormal singles have fewer bits than are left here, and their multiples need no more.
-    """
+    """Round doubles that are multiples of SMALLEST toward zero to singles; -0 stays."""
     return as_float(as_bits(x) & spread(_IN_SINGLE))
-
-
-@inlined
-def split(x: Panel) -> Panel:
-    """Round doubles to singles by two operations that go beside multiply-adds; conversions hold these up.
-
-    It is Veltkamp's splitting. 2^29 x + x has its last place where a single as large as x has it, and 2^29 x
-    is a whole multiple of it, and an even one where x is in the middle of two singles. So
-    the first operation rounds x as a conversion does, and the second takes 2^29 x off, exactly.
-
-    Where the sum reaches the next power of two, its last place is twice as large. It does so only for an x
-    less than 2^-29 of itself below a power of two, which rounds up to that. 2^29 x is a whole multiple of the
-    last place then as well, unless x is odd in its 53rd bit: an odd number of units just below 2^53.
-
-    Assumes  multiples of SMALLEST, so that singles below the normal ones are exact already; -0 becomes +0
-    """
-    return fma(x, spread(-_TIMES_2_29), x * spread(_TIMES_2_29 + 1.0))
 
 
 @inlined
@@ -503,12 +399,3 @@ def add_steps(left: Packed, right: Array, place: int, first: int, stop: int, tot
     for t in range(first, stop):
         total = fma(left_of(left, t), columns(right, place + t * LANES), total)
     return total
-
-
-@inlined
-def _next(left: Packed, right: Array, place: int, t: int, total: Panel) -> Panel:
-    """Add the last products of a block to sums, round these, and add the first products of the next, at t."""
-    first, row = left.first, left.row
-    w, x, y, z = first, first + row, first + 2 * row, first + 3 * row
-    last = (t - 1) * left.step
-    return next_block(total, left.values, last, left.step, w, x, y, z, right, place + (t - 1) * LANES)

@@ -10,11 +10,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ascendsim.numerics.compiled.block_sums import (
-    SMALLEST,
     Blocks,
     Packed,
     PanelBlock,
-    add_blocks,
     add_clear,
     add_normal_blocks,
     add_within,
@@ -40,7 +38,6 @@ from ascendsim.numerics.compiled.packing import (
     MARGIN,
     aligned,
     group_count,
-    has_minus_zero,
     reach_and_unit,
 )
 from ascendsim.numerics.compiled.panel_rounding import (
@@ -58,7 +55,9 @@ from ascendsim.numerics.compiled.panels import (
     LANES,
     ROWS,
     fma,
+    has_rounded,
     out_of_line,
+    round_to_nearest,
     spread,
     to_single,
     widen,
@@ -147,7 +146,36 @@ Panel = Any
 
 _GROWTH: Final = 1.001  # what rounding adds to a bound at most, and more
 _SUBNORMAL: Final = 2.0**-150  # what it adds to a subnormal single, however small that is: half a unit
+_LONGEST_PAUSE: Final = 1023.0
 _LARGE: Final = 2.0**127  # a bound that leaves room to the largest single
+
+
+class Tables(NamedTuple):
+    """Places in the doubles of the extents of a piece's rows, and of those of accumulators.
+
+    packed    the rows, laid out for panels
+    extents   of each group of rows: those of the piece, then those of each of its blocks
+    sums      of each panel: a bound of its accumulators, and a unit of theirs
+    luck      as `_add_watched` has it
+    """
+
+    packed: int
+    extents: int
+    sums: int
+    luck: int
+
+
+class Cell(NamedTuple):
+    """A panel of accumulators: where its first one is in c, and whether they are +0 whatever c holds."""
+
+    c: Array
+    first: int
+    from_zero: bool
+
+
+@inlined
+def _read(cell: Cell) -> Panel:
+    return spread(np.float32(0.0)) if cell.from_zero else tile(cell.c, cell.first, cell.c.shape[2])
 
 
 @inlined
@@ -158,55 +186,85 @@ def add_piece(
     piece: ReductionPiece,
     work: Workspace,
     known: int,
+    tables: Tables,
     sums: int,
-    c: Array,
-    cell: int,
-    from_zero: bool,
+    cell: Cell,
     model: KernelModel,
 ) -> None:
-    """Add a piece to the panel whose first accumulator is at `cell`, or to +0."""
-    acc = spread(np.float32(0.0)) if from_zero else tile(c, cell, c.shape[2])
-    blocks = Blocks(left, work.b, piece.length, model.block, 0, 0, known + 2, work.b_extents + 2)
+    """Add a piece to the panel at a cell."""
     # What has been known of the accumulators since they were last looked at, then what they are.
     reach, unit = at(work.doubles, sums), at(work.doubles, sums + 1)
     most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
     if not is_exact(most, least):
-        reach, unit = _looked_at(acc, unit)
+        reach, unit = _looked_at(_read(cell), unit)
         most, least = _widened(reach, unit, _whole(work, known, piece), piece.blocks)
-    proven = is_exact(most, least)
-    if not proven:
-        # Block by block the extents are closer.
-        proven, most, least = True, reach, unit
-        for number in range(piece.blocks):
-            most, least = _widened(most, least, block_at(work, blocks, number), 1)
-            proven = proven and is_exact(most, least)
-    if proven and is_normal(most, least):
-        acc = add_normal_blocks(left, work.doubles, work.b, piece.length, model.block, acc, False)
-    elif proven:
-        acc = add_blocks(left, work.doubles, work.b, piece.length, model.block, acc)
+    if is_normal(most, least) and is_exact(most, least):
+        acc = add_normal_blocks(left, work.doubles, work.b, piece.length, model.block, _read(cell), False)
+        store(acc, cell.c, cell.first, cell.c.shape[2])
     else:
-        unit = min(unit, _whole(work, known, piece).unit)
-        store(widen(acc), work.doubles, work.start, LANES)
-        number = add_clear(work, blocks, 0, most < _LARGE)
-        while number < piece.blocks:
-            if not add_within(work, blocks, number):
-                block, first = block_at(work, blocks, number), piece.first + number * model.block
-                _add_carefully(a, i, first, work, block, unit)
-            number = add_clear(work, blocks, number + 1, most < _LARGE)
-        acc = to_single(tile(work.doubles, work.start, LANES))
-        most, least = np.inf, unit
+        blocks = Blocks(left, work.b, piece.length, model.block, 0, 0, known + 2, work.b_extents + 2)
+        if not (is_normal(most, least) and _add_watched(work, blocks, tables.luck, cell)):
+            _add_unproven(a, i, piece.first, work, blocks, cell, most, least)
+            most = np.inf
     put(work.doubles, sums, most)
     put(work.doubles, sums + 1, least)
-    store(acc, c, cell, c.shape[2])
+
+
+@called
+def _add_unproven(
+    a: FactorLines, i: int, first: int, work: Workspace, blocks: Blocks, cell: Cell, most: float, unit: float
+) -> None:
+    """Add the blocks of a piece that begins at a step, each in whichever way is exact."""
+    out_of_line()
+    count = group_count(blocks.steps, blocks.size)
+    store(widen(_read(cell)), work.doubles, work.start, LANES)
+    number = add_clear(work, blocks, 0, most < _LARGE)
+    while number < count:
+        if not add_within(work, blocks, number):
+            _add_carefully(a, i, first + number * blocks.size, work, block_at(work, blocks, number), unit)
+        number = add_clear(work, blocks, number + 1, most < _LARGE)
+    acc = to_single(tile(work.doubles, work.start, LANES))
+    store(acc, cell.c, cell.first, cell.c.shape[2])
+
+
+@called
+def _add_watched(work: Workspace, blocks: Blocks, luck: int, cell: Cell) -> bool:
+    """Add a piece whose sums are normal, if doubles happen to hold them all; return whether they do.
+
+    The processor tells: it notes that an operation has rounded. Sums of many bits are rounded nearly always;
+    after each failure in a row twice as many pieces are not tried.
+
+    luck   where the number of pieces is that are not tried yet, then the number after the last failure
+    """
+    out_of_line()
+    waiting, pause = at(work.doubles, luck), at(work.doubles, luck + 1)
+    if waiting > 0.0:
+        put(work.doubles, luck, waiting - 1.0)
+        return False
+    round_to_nearest()
+    _add_to_result(work, blocks, cell)
+    if has_rounded():
+        put(work.doubles, luck, pause)
+        put(work.doubles, luck + 1, min(2.0 * pause + 1.0, _LONGEST_PAUSE))
+        return False
+    put(work.doubles, luck + 1, 0.0)
+    store(to_single(tile(work.doubles, work.result, LANES)), cell.c, cell.first, cell.c.shape[2])
+    return True
+
+
+@called
+def _add_to_result(work: Workspace, blocks: Blocks, cell: Cell) -> None:
+    # Out of line: the compiler would move arithmetic, but no call that writes, past a look at the processor.
+    out_of_line()
+    acc, (left, right, steps, size) = _read(cell), (blocks.left, blocks.right, blocks.steps, blocks.size)
+    total = widen(add_normal_blocks(left, work.doubles, right, steps, size, acc, False))
+    store(total, work.doubles, work.result, LANES)
 
 
 @inlined
 def _looked_at(acc: Panel, unit: float) -> tuple[float, float]:
     """Return the largest magnitude of accumulators, and a common unit; `unit` is the one known so far."""
     reach, seen = reach_and_unit(acc)
-    # Sums that are whole multiples of a single never become -0, which looks like any other zero.
-    if unit < SMALLEST and has_minus_zero(acc):
-        return reach, unit
     return reach, max(unit, seen)
 
 
@@ -275,7 +333,7 @@ class BlockProducts:
         groups, parts = lines // ROWS, -(-longest // block)
         measured = 2 * (groups + 1) * (1 + parts) + 2 * groups * ((columns.stop - columns.start) // LANES)
         packed = longest * (lines + ROWS + LANES)
-        doubles = np.empty(packed + 3 * PANEL + LIMBS + measured + 5 * MARGIN)
+        doubles = np.empty(packed + 3 * PANEL + LIMBS + measured + 2 + 5 * MARGIN)
         singles = np.empty(0, np.float32)  # of kernels that keep magnitudes
         _blocks(
             self._a,
@@ -291,19 +349,6 @@ class BlockProducts:
             self._model,
             begins,
         )
-
-
-class Tables(NamedTuple):
-    """Places in the doubles of the extents of a piece's rows, and of those of accumulators.
-
-    packed    the rows, laid out for panels
-    extents   of each group of rows: those of the piece, then those of each of its blocks
-    sums      of each panel: a bound of its accumulators, and a unit of theirs
-    """
-
-    packed: int
-    extents: int
-    sums: int
 
 
 @kernel
@@ -350,10 +395,9 @@ def _rows(
     width, groups = c.shape[2], (rows.stop - rows.start) // ROWS
     corner = product * c.shape[1] * width
     for panel in range(groups * ((columns.stop - columns.start) // LANES)):
-        # As long as nothing is known of accumulators, nothing bounds them, and they may be -0. Those that are
-        # +0 are multiples of anything.
+        # As long as nothing is known of accumulators, nothing bounds them. Zeros are multiples of anything.
         put(work.doubles, tables.sums + 2 * panel, 0.0 if begins else np.inf)
-        put(work.doubles, tables.sums + 2 * panel + 1, np.inf if begins else 0.5 * SMALLEST)
+        put(work.doubles, tables.sums + 2 * panel + 1, np.inf if begins else 0.0)
     for cut in range(own[0], own[1] - 1):
         first, length = at(cuts, cut), at(cuts, cut + 1) - at(cuts, cut)
         piece = ReductionPiece(first, length, group_count(length, model.block))
@@ -368,7 +412,8 @@ def _rows(
                 group, cell = (i - rows.start) // ROWS, corner + i * width + j
                 left = panel_of(work.doubles, tables.packed, a.run, i - rows.start, length)
                 known = tables.extents + group * 2 * (1 + piece.blocks)
-                add_piece(a, i, left, piece, work, known, sums + 2 * group, c, cell, from_zero, model)
+                at_panel = Cell(c, cell, from_zero)
+                add_piece(a, i, left, piece, work, known, tables, sums + 2 * group, at_panel, model)
 
 
 @called
@@ -383,7 +428,10 @@ def _shared_out(
     packed = b + longest * LANES
     a = packed + longest * lines
     b_extents = a + longest * ROWS
-    extents = b_extents + 2 * (1 + parts)
     places = (a, b, 0, 0, 0, b_extents, 0, 0, start, result, flags, limbs, 0, 0, 0)
-    tables = Tables(packed, extents, extents + lines // ROWS * 2 * (1 + parts))
+    luck = b_extents + 2 * (1 + parts)
+    put(doubles, luck, 0.0)
+    put(doubles, luck + 1, 0.0)
+    extents = luck + 2
+    tables = Tables(packed, extents, extents + lines // ROWS * 2 * (1 + parts), luck)
     return Workspace(doubles, singles, longest, parts, *places), tables

@@ -21,7 +21,6 @@ from ascendsim.numerics.compiled.panels import (
     Emit,
     Value,
     absolute,
-    any_lane,
     as_bits,
     as_float,
     equal,
@@ -331,13 +330,6 @@ def lowest_of(bits: Panel) -> float:
     """Return the smallest result of `lowest_bits`; infinity if all are zero."""
     smallest = _least(bits)
     return np.inf if smallest == _MAGNITUDE else np.float64(scalar_float(np.int32(smallest + _ONE)))
-
-
-@inlined
-def has_minus_zero(values: Panel) -> bool:
-    """Return whether any of the singles is -0."""
-    found: bool = any_lane(equal(as_bits(values), spread(_MINUS_ZERO)))
-    return found
 
 
 @inlined

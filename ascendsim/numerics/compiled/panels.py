@@ -20,7 +20,7 @@ import numba.core.typing.templates
 import numba.extending
 from llvmlite import ir
 
-from ascendsim.native.default_arithmetic import ControlWord, control_word, emit_write
+from ascendsim.native.default_arithmetic import ControlWord, control_word, emit_read, emit_write
 
 Value = Any  # a value or type of the compiler
 Emit = Callable[..., Value]  # (builder, vectors...) -> vector
@@ -244,15 +244,6 @@ def lanes_of(builder: Value, vector: Value, lanes: range) -> Value:
     return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), chosen)
 
 
-def joined(builder: Value, parts: list[Value]) -> Value:
-    """Return vectors of equal length, a power of two of them, one after the other as one."""
-    while len(parts) > 1:
-        count = 2 * parts[0].type.count
-        chosen = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
-        parts = [builder.shuffle_vector(x, y, chosen) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
-
-
 # (x, bits, least): whether each integer has some of the bits, and as a double a magnitude of `least` or more.
 all_clear = intrinsic(_all_clear)
 
@@ -285,6 +276,20 @@ to_integer = _to("i4", "fptosi")
 integer_to_double = _to("f8", "sitofp")
 as_bits = _unary(_cast_bits, _other)  # floats as integers of the same bits
 as_float = _unary(_cast_bits, _other)  # and back
+
+
+def _nearest(builder: Value, x: Value) -> Value:
+    bits = builder.bitcast(x, vector("i8"))
+    last, half, below, kept = (
+        splat(builder, ir.Constant(ir.IntType(64), number))
+        for number in (1 << 29, 1 << 28, (1 << 28) - 1, -(1 << 29))
+    )
+    even = builder.icmp_unsigned("==", builder.and_(bits, last), ir.Constant(bits.type, None))
+    return builder.bitcast(builder.and_(builder.add(bits, builder.select(even, below, half)), kept), x.type)
+
+
+# Doubles to the nearest singles, ties to even, as doubles: of those in the range of normal singles.
+nearest_single = _unary(_nearest)
 as_ones = _binary(lambda b, mask, x: b.zext(mask, x.type))  # a mask as 0 and 1, integers like the second
 
 
@@ -359,5 +364,18 @@ def _setter(choose: Callable[[ControlWord], int]) -> Callable[..., Any]:
     return intrinsic(operation)  # type: ignore[no-any-return]
 
 
+def _has_rounded(_typing: Value) -> Value:
+    def codegen(_context: Value, builder: Value, _signature: Value, _args: Value) -> Value:
+        if _WORD is None or not _WORD.rounded:
+            return ir.Constant(ir.IntType(1), 1)
+        llvmlite.binding.initialize_native_asmparser()
+        noted = builder.and_(emit_read(builder, _WORD), ir.Constant(ir.IntType(64), _WORD.rounded))
+        return builder.icmp_unsigned("!=", noted, ir.Constant(noted.type, 0))
+
+    return types.boolean(), codegen
+
+
 round_toward_zero = _setter(lambda word: word.toward_zero)
 round_to_nearest = _setter(lambda word: word.default)
+# Whether any operation may have rounded since one of these two; True where the processor does not note it.
+has_rounded = intrinsic(_has_rounded)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from llvmlite import ir
 
 from ascendsim.numerics.compiled.jit import kernel
-from ascendsim.numerics.compiled.panel_rounding import at, make_array, store, tile
+from ascendsim.numerics.compiled.panel_rounding import at, make_array, put, store, tile
 from ascendsim.numerics.compiled.panels import (
     HALF_CONVERSIONS,
     LANES,
@@ -173,6 +173,106 @@ def _in_panels(
         told.append(convert(last, made, _PANEL))
         target[whole:] = made[: source.size - whole]
     return told
+
+
+@kernel
+def _cut(bits: Array, made: Array, drop: int, more: int, odd: int) -> None:
+    kept, infinity = 0xFFFFFFFF >> drop << drop, 0x7F800000
+    for index in range(bits.size):
+        code = at(bits, index)
+        # A NaN could carry into the sign, or lose all its fraction and read as Inf: it is cut and made quiet.
+        found = code | 0x400000 if code & 0x7FFFFFFF > infinity else code + more + (code >> drop & odd)
+        put(made, index, np.uint32(found & kept))
+
+
+def cut_mantissa(singles: Floats, drop: int, more: int, odd: int) -> Floats:
+    """Return singles without the low `drop` bits of their patterns; any shape, kept.
+
+    more, odd   what is added before: `more`, and where the last bit that is kept is set, `odd`
+    """
+    bits = np.require(singles, None, ["C", "A", "W"]).view(np.uint32).reshape(-1)
+    made = np.empty(bits.size, np.uint32)
+    _cut(bits, made, drop, more, odd)
+    return made.view(np.float32).reshape(singles.shape)
+
+
+@kernel
+def _fill_up(codes: Array, bits: Array) -> None:
+    for index in range(codes.size):
+        put(bits, index, at(codes, index) << 16)
+
+
+@kernel
+def _upper(bits: Array, codes: Array) -> Any:
+    lost = np.uint32(0)
+    for index in range(bits.size):
+        lost = np.uint32(lost | at(bits, index) & 0xFFFF)
+        put(codes, index, at(bits, index) >> 16)
+    return lost
+
+
+def filled_up(codes: npt.NDArray[np.uint16]) -> Floats:
+    """Return singles of which codes of bfloat16 are the upper halves; any shape, kept."""
+    flat = np.require(codes, None, ["C", "A", "W"]).reshape(-1)
+    bits = np.empty(flat.size, np.uint32)
+    _fill_up(flat, bits)
+    return bits.view(np.float32).reshape(codes.shape)
+
+
+def upper_halves(singles: Floats) -> npt.NDArray[np.uint16] | None:
+    """Return the codes of bfloat16 if all singles are on its grid, bit for bit; any shape, kept."""
+    bits = np.require(singles, None, ["C", "A", "W"]).view(np.uint32).reshape(-1)
+    codes = np.empty(bits.size, np.uint16)
+    return None if _upper(bits, codes) else codes.reshape(singles.shape)
+
+
+@kernel
+def _look(codes: Array, seen: Array, signless: int, normal: int) -> None:
+    # Numbers of 32 bits, as the longest codes are, go many an instruction.
+    magnitude, least = np.uint32(signless), np.uint32(normal)
+    zero = small = top = np.uint32(0)
+    for index in range(codes.size):
+        code = np.uint32(at(codes, index) & magnitude)
+        zero, small, top = np.uint32(zero + (code == 0)), np.uint32(small + (code < least)), max(top, code)
+    for place, number in enumerate((zero, small, top)):
+        put(seen, place, number)
+
+
+def look_at_codes(codes: Array, signless: int, normal: int) -> list[int]:
+    """Return how many codes are 0 and below `normal`, and the largest, each without its sign."""
+    seen = np.empty(3, np.int64)
+    _look(np.require(codes, None, ["C", "A", "W"]).reshape(-1), seen, signless, normal)
+    return seen.tolist()
+
+
+@kernel
+def _add_lanes(
+    images: Array, lanes: Array, part: tuple[int, int], shape: tuple[int, int], width: int
+) -> None:
+    (first, last), (channels, elements) = part, shape
+    for image in range(first, last):
+        for channel in range(channels):
+            row, begin = channel * width, (image * channels + channel) * elements
+            for start in range(0, elements, width):
+                for lane in range(min(width, elements - start)):
+                    put(lanes, row + lane, at(lanes, row + lane) + at(images, begin + start + lane))
+    while width > 1:
+        width //= 2
+        for channel in range(channels):
+            row = channel * lanes.size // channels
+            for lane in range(width):
+                put(lanes, row + lane, at(lanes, row + lane) + at(lanes, row + lane + width))
+
+
+def lane_sums(images: Floats, part: range, width: int) -> Floats:
+    """Return the sum of each channel of some images (any number, channels, elements).
+
+    Order   element e is added to lane e % width, image after image; then lanes by halves
+    """
+    lanes = np.zeros((images.shape[1], width), np.float32)
+    flat = np.require(images, None, ["C", "A", "W"]).reshape(-1)
+    _add_lanes(flat, lanes.reshape(-1), (part.start, part.stop), images.shape[1:], width)
+    return lanes[:, 0]
 
 
 SIDE: Final = 16  # elements along both sides of a square whose rows, as singles, are whole cache lines

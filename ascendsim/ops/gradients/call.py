@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ from ascendsim.numerics.compiled.accumulate import (
     cuts_of_products,
     planned_matrices,
 )
-from ascendsim.numerics.compiled.turned import turned, turned_to_halves
+from ascendsim.numerics.compiled.turned import lane_sums, turned, turned_to_halves
 from ascendsim.numerics.factor import ALONE, Factor, Threads, Values, is_known
 from ascendsim.ops.gradients.filters import filter_gradient, winograd_gradient
 from ascendsim.ops.gradients.layouts import (
@@ -42,7 +42,7 @@ from ascendsim.ops.lowering.call import Call, Mask, told_of
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
 from ascendsim.ops.problems.orders import DgradOrder, MatmulOrder, WgradOrder, WinogradOrder
 from ascendsim.ops.problems.sliding import Sliding, StridePhase, Taps, phases_of
-from ascendsim.ops.reference.ordered import add_in_order, bias_gradient
+from ascendsim.ops.reference.ordered import LANES, add_in_order
 from ascendsim.ops.schedules.base import Schedule
 from ascendsim.ops.schedules.vector.channel_sums import bias_parts
 
@@ -503,6 +503,9 @@ class Gradients:
     def _grad_bias(self) -> tuple[Floats, str]:
         """Return grad_bias in the format of grad_output."""
         call, given = self._call, self._formats.carrier("grad_output")
-        parts = bias_parts(call.profile, *given.shape[:2])
-        made = call.dtypes["grad_output"]
-        return self._formats.cast("grad_bias", bias_gradient(given, parts), "float32", made), made
+        batch, channels = given.shape[:2]
+        parts, made = bias_parts(call.profile, batch, channels), call.dtypes["grad_output"]
+        ends = [batch * part // parts for part in range(parts + 1)]
+        images = given.reshape(batch, channels, -1)
+        sums = [lane_sums(images, range(*own), LANES) for own in pairwise(ends)]
+        return self._formats.cast("grad_bias", add_in_order(sums), "float32", made), made
