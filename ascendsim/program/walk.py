@@ -199,11 +199,12 @@ class Axis:
         if costs is not None:
             if len(costs) != extent:
                 raise ProgramError(f"an axis of {extent} indices has {len(costs)} costs; give one for each")
-            known: dict[int, int] = {}
-            numbers = [known.setdefault(cost, len(known)) for cost in costs]
-            if len(known) > 1:
+            numbers = alike(costs)
+            # From the last index to the first, so that the first of each class stays.
+            first = dict(zip(reversed(numbers), reversed(range(extent)), strict=True))
+            if len(first) > 1:
                 self.costs = np.array(numbers, np.int64)
-                self.first_of = [numbers.index(number) for number in range(len(known))]
+                self.first_of = [first[number] for number in range(len(first))]
 
     @classmethod
     def of(cls, extent: int | Axis) -> Axis:

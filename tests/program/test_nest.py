@@ -440,6 +440,17 @@ def test_a_key_that_no_number_tells_is_refused():
         pass
 
 
+@pytest.mark.parametrize("costs", [[7], [5, 5], [5, 5, 3, 5, 3, 9], [2, 1, 0], [0, 1, 1, 0]])
+def test_an_axis_knows_the_first_index_of_each_class_of_costs(costs):
+    axis = Axis(len(costs), costs)
+    classes = list(dict.fromkeys(costs))
+    assert list(axis.first_of) == [costs.index(cost) for cost in classes]
+    if len(classes) > 1:
+        assert axis.costs.tolist() == [classes.index(cost) for cost in costs]
+    else:
+        assert axis.costs is None
+
+
 def test_an_axis_has_a_cost_for_each_index():
     with pytest.raises(ProgramError, match="10"):
         Axis(10, (0, 1))
