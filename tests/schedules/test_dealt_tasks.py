@@ -11,7 +11,7 @@ from ascendsim import legal_tilings
 from ascendsim.errors import ConfigError, ProgramError
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
-from ascendsim.ops.schedules.ranges import BlockRun, as_met, deal, runs_of, tasks_of
+from ascendsim.ops.schedules.ranges import BlockRun, as_met, cut, cut_at, deal, runs_of, tasks_of
 from ascendsim.ops.schedules.wgrad.stream import StreamTasks
 from ascendsim.ops.schedules.wgrad.tasks import WgradTasks
 from ascendsim.profile import load_profile
@@ -75,6 +75,19 @@ def test_runs_are_the_numbers_that_they_stand_for(seed):
         for block in range(run.first, run.last)
     ]
     assert found == listed[begin:end]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranges_are_cut_where_rows_end(seed):
+    draw = random.Random(seed)
+    width = draw.randint(1, 9)
+    ranges = cut(width * draw.randint(1, 9), draw.randint(1, 30))
+    of_rows = [[pixel // width for pixel in range(first, first + count)] for first, count in ranges]
+    runs = [(row, rows.count(row)) for rows in of_rows for row in dict.fromkeys(rows)]
+    parts = cut_at(ranges, width)
+    assert [(first // width, count) for first, count in parts] == runs
+    pixels = [pixel for first, count in parts for pixel in range(first, first + count)]
+    assert pixels == [pixel for first, count in ranges for pixel in range(first, first + count)]
 
 
 def test_runs_of_more_images_than_anybody_could_list():

@@ -91,6 +91,15 @@ def cut_within(ranges: Ranges, part: int) -> list[tuple[int, int]]:
     return [(start + first, count) for start, length in ranges for first, count in cut(length, part)]
 
 
+def cut_at(ranges: Ranges, part: int) -> list[tuple[int, int]]:
+    """Cut (first, count) ranges at the multiples of a size, such as pixels where rows end."""
+    return [
+        (max(first, at), min(first + count, at + part) - max(first, at))
+        for first, count in ranges
+        for at in range(first // part * part, first + count, part)
+    ]
+
+
 def enumerated(tiles: Ranges) -> list[tuple[int, int]]:
     """Return where each tile begins, and its number."""
     return [(first, number) for number, (first, _) in enumerate(tiles)]

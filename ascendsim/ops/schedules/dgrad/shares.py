@@ -12,7 +12,7 @@ from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
-from ascendsim.ops.schedules.ranges import Ranges, cut, cut_within, deal, numbered, parts_of
+from ascendsim.ops.schedules.ranges import Ranges, cut, cut_at, cut_within, deal, numbered, parts_of
 
 if TYPE_CHECKING:
     from ascendsim.ops.schedules.ranges import Numbers, Tasks
@@ -71,13 +71,7 @@ class DgradShareTasks(DgradTasks):
         """Pixel ranges of one image: those of the tasks, cut by base_m, and inside rows where need be."""
         ranges = self.pixel_shares
         if self.in_row:
-            rows = cut(self.gemm.sliding.pixels, self.gemm.sliding.out_size[1])
-            ranges = sorted(
-                (max(a, c), min(a + b, c + d) - max(a, c))
-                for a, b in ranges
-                for c, d in rows
-                if max(a, c) < min(a + b, c + d)
-            )
+            ranges = sorted(cut_at(ranges, self.gemm.sliding.out_size[1]))
         return cut_within(ranges, self.tiling.base_m)
 
     @cached_property
