@@ -14,8 +14,9 @@ from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.numerics.factor import Threads, Values
 from ascendsim.ops.gradients import call as memory
 from ascendsim.ops.gradients import filters as parts_memory
-from ascendsim.ops.gradients.call import Gradients, can_follow, followed, image_gradient, says_more
+from ascendsim.ops.gradients.call import Gradients, can_follow, followed, says_more
 from ascendsim.ops.gradients.filters import PixelSide, ReductionSides, _together, reductions
+from ascendsim.ops.gradients.images import image_gradient
 from ascendsim.ops.gradients.layouts import PixelPlanes, Planes
 from ascendsim.ops.plan import Plan
 from ascendsim.ops.problems.orders import DgradOrder, WgradOrder
