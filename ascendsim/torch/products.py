@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 _ATEN = torch.ops.aten
 _PLAIN, _ADDED = (_ATEN.mm, _ATEN.bmm), (_ATEN.addmm, _ATEN.baddbmm)
-# Operator -> whether it adds something, and whether its first argument is what it writes. By number: hashing
-# an operator takes torch longer than all else that is done about one that is no product.
+# Number of an operator, whose hash is a function of Python -> whether it adds something, and whether its
+# first argument is what it writes.
 PRODUCTS = {
     **{id(form): (False, False) for one in _PLAIN for form in (one.default, one.out)},
     **{id(form): (True, False) for one in _ADDED for form in (one.default, one.out)},

@@ -131,7 +131,7 @@ def test_each_slice_of_the_plan_is_one_cube_product(model, base_k):
 @pytest.mark.parametrize("batch", [None, 2])
 def test_without_timing_there_are_the_bits_of_the_instructions(fmt, product, math, model, batch):
     a, b = operands(fmt, 18, 75, 19, batch=batch)
-    options = {"cube_math_type": math, "product": product}
+    options = {"cube_math_type": math, "product": product, "accumulation": model}
     assert bits(matmul_of(a, b, **options, timing=False)) == bits(matmul_of(a, b, **options, order=1))
 
 
