@@ -139,7 +139,9 @@ def specials_of(stored: npt.NDArray[Any]) -> Specials:
         return Specials()
     # Codes without their sign are in the order of the values; Inf and NaN come last.
     zero, small, top = look_at_codes(codes, int(magnitude), normal)
-    count, most = np.count_nonzero, codes & magnitude if top >= largest else codes[:0]
+    if top < largest:
+        return Specials(codes.size, zero=zero, subnormal=small - zero)
+    count, most = np.count_nonzero, codes & magnitude
     infinite = int(count(most == largest + 1)) if has_infinity else 0
     return Specials(
         elements=codes.size,

@@ -16,7 +16,7 @@ from ascendsim.frozen import cached_property
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import AccumulationModel
-from ascendsim.numerics.factor import Threads
+from ascendsim.numerics.factor import ALONE, Threads
 from ascendsim.ops.lowering.call import GRADIENTS, INPUTS, Call, leaves_in
 from ascendsim.ops.lowering.graph import Graph, GraphBuilder, VectorKernels
 from ascendsim.ops.lowering.kernels import append_gradients, append_view_copies, lower
@@ -94,6 +94,14 @@ class PlannedBackward:
             return result_of(done, gradients, options, decision, order, timing=True)
         own: dict[str, Any] = {"order": name_of(order), "timing": False, "overflowed": done.overflowed}
         return ConvolutionBackwardResult(**self.untimed, **gradients, **own)
+
+    @default_arithmetic
+    def summed(self, grad_output: Any) -> tuple[Any, tuple[str, ...]]:
+        """Return the grad_bias of `run` without timing where it alone is asked for, and `overflowed`."""
+        given, call = Operand.of(grad_output).carrier(keep_halves=True), self.call
+        wanted, shapes = self.decision.wanted, {name: call.shape_of(name) for name in GRADIENTS}
+        made, cut = make_gradients(call, wanted, {"grad_output": given}, self.options, "program", ALONE)
+        return encoded(made, shapes, self.decision, ALONE)["grad_bias"], cut
 
 
 @default_arithmetic

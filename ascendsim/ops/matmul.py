@@ -13,7 +13,7 @@ from ascendsim.instructions.cube import FRACTAL_ROWS
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.native.process import collector_paused
 from ascendsim.numerics.accumulation import Accumulation, AccumulationModel, IntegerSum, MathSettings
-from ascendsim.numerics.dtypes import INT8
+from ascendsim.numerics.dtypes import INT8, INT32
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
 from ascendsim.numerics.dtypes import name_of as name_of_format
 from ascendsim.ops.lowering import formats as matmul_formats
@@ -27,6 +27,7 @@ from ascendsim.ops.problems.convolution import (
     C0_BYTES,
     REGROUPS,
     ConvProblem,
+    as_multiplied,
     filling_groups,
     full_name,
     groups_of,
@@ -42,11 +43,13 @@ from ascendsim.ops.schedules.vector.regroup import Regroup
 from ascendsim.ops.schedules.vector.relayout import PixelRelayout, Relayout
 from ascendsim.ops.schedules.vector.taps import GradientRelayout, WeightRelayout
 from ascendsim.profile import Profile
-from ascendsim.program.places import GmTensor
+from ascendsim.program.kernel import Kernel
+from ascendsim.program.places import CoreMemory, GmTensor
 from ascendsim.rules.typed import cube_math_number
 from ascendsim.timing.l2 import l2_note
 
 if TYPE_CHECKING:
+    from ascendsim.ops.lowering.call import Tensors
     from ascendsim.ops.operands import Operand
 
 NOTE = "The tiling is this simulator's choice; the product's operators choose their own."
@@ -70,12 +73,14 @@ class MatmulResult(Estimate):
 class PlannedProduct(NamedTuple):
     """Everything about a call of `matmul` that does not depend on the values in its matrices.
 
-    said   what every result says of the call
+    said    what every result says of the call
+    kernel  the only one, where it makes the product at once and saturates nothing; None: it is not so
     """
 
     options: Options
     graph: Graph
     said: dict[str, Any]
+    kernel: Kernel | None
 
     @classmethod
     def of(
@@ -93,27 +98,55 @@ class PlannedProduct(NamedTuple):
         p = problem
         options.require_room(p.stored_a, p.stored_b, (p.batch, p.m, p.n))
         graph, said = _lowered(p, formats, out_dtype, cube_math_type, options)
-        return cls(options, options.within(graph), said)
+        c, kernel = graph.outputs["c"].dtype, None
+        if c != INT32.name and matmul_formats.vector_overflow(options.profile, c) == "ieee":
+            match graph.nodes:
+                case (Kernel(phases=(phase,)) as own,) if phase.at_once:
+                    kernel = own
+        return cls(options, options.within(graph), said, kernel)
 
     @default_arithmetic
     def run(self, left: Operand, right: Operand, order: str | int, *, timing: bool) -> MatmulResult:
         """Return the result of the call; the matrices are of the shapes and formats of the plan."""
-        graph, options = self.graph, self.options
-        tensors = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
+        carriers = {"a": matmul_formats.carrier(left), "b": matmul_formats.carrier(right)}
         thread_count(1, timing=timing)
-        machine, cut = (options.profile, options.l2_start), None if timing else set[str]()
-        results, made = run_graph(graph, *machine, tensors, order, options.engine, timing=timing, cut=cut)
+        results, output, cut = self.made(carriers, order, timing=timing)
         # A single matrix runs as a batch of one.
-        output = made["c"] if left.view.shape[:-2] else made["c"][0]
-        stored = matmul_formats.stored(output, graph.outputs["c"].dtype)
+        output = output if left.view.shape[:-2] else output[0]
         return MatmulResult(
             **self.said,
-            kernels=tuple(results) if timing else (),
-            output=stored,
+            kernels=tuple(results),
+            output=matmul_formats.stored(output, self.graph.outputs["c"].dtype),
             order=name_of(order),
             timing=timing,
-            overflowed=None if cut is None else tuple(sorted(cut)),
+            overflowed=None if timing else tuple(sorted(cut)),
         )
+
+    def made(
+        self, carriers: Tensors, order: str | int, *, timing: bool = False
+    ) -> tuple[list[KernelResult], Any, set[str]]:
+        """Return cycles, if asked for, the carriers (batch, m, n), and kernels that saturated a value.
+
+        carriers   of a and b, which stay as they are
+        """
+        graph, options, kernel, cut = self.graph, self.options, self.kernel, set[str]()
+        if timing or kernel is None or order != "program":
+            machine, engine, found = (
+                (options.profile, options.l2_start),
+                options.engine,
+                None if timing else cut,
+            )
+            results, made = run_graph(graph, *machine, carriers, order, engine, timing=timing, cut=found)
+            return results if timing else [], made["c"], cut
+        import numpy as np
+
+        c, how = graph.outputs["c"], (kernel.compute_dtype, options.profile, kernel.math.hf32_ties)
+        gm = {c.name: np.empty(c.shape, np.float32)}
+        for name, tensor in graph.inputs.items():
+            gm[tensor.name] = as_multiplied(carriers[name], *how).reshape(tensor.shape)
+        with np.errstate(all="ignore"):
+            kernel.phases[0].at_once(CoreMemory(gm, kernel.math, {}))  # type: ignore[misc]
+        return [], gm[c.name], cut
 
 
 @default_arithmetic

@@ -39,7 +39,7 @@ def type_name(tensor: torch.Tensor) -> str:
 
 def has_values(*tensors: torch.Tensor) -> bool:
     """Return whether there is anything to compute; torch traces shapes with tensors that have no values."""
-    return all(tensor.numel() and tensor.device.type != "meta" for tensor in tensors)
+    return all(tensor.numel() and not tensor.is_meta for tensor in tensors)
 
 
 def array_of(tensor: torch.Tensor) -> NDArray[Any]:
@@ -52,11 +52,10 @@ def array_of(tensor: torch.Tensor) -> NDArray[Any]:
             f"ascendsim.torch: a tensor is {tensor.dtype}; the simulator takes "
             + ", ".join(str(known) for known in FORMATS)
         )
-    plain = tensor.detach().resolve_neg().cpu().contiguous()
     if tensor.dtype not in BITS:
-        values: NDArray[Any] = plain.numpy()
+        values: NDArray[Any] = tensor.contiguous().numpy(force=True)
         return values
-    bits: NDArray[Any] = plain.view(BITS[tensor.dtype]).numpy()
+    bits: NDArray[Any] = tensor.detach().resolve_neg().cpu().contiguous().view(BITS[tensor.dtype]).numpy()
     stored: NDArray[Any] = bits.view(np.dtype(lookup_dtype(FORMATS[tensor.dtype]).storage))
     return stored
 

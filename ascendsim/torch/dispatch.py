@@ -333,7 +333,6 @@ class Simulation(ConvolutionMode):
         if not self._depth and "product" in self._operators:
             # Attention as products, and no operators that do a whole layer or block.
             self._whole.enter_context(sdpa_kernel(SDPBackend.MATH))
-            mha = torch.backends.mha
             mha, sdp = torch.backends.mha, torch.backends.cuda
             self._whole.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
             mha.set_fastpath_enabled(False)
@@ -354,8 +353,7 @@ class Simulation(ConvolutionMode):
         asked = self._products.asked(func, args, given) if "product" in self._operators else None
         if asked is None:
             return self._dispatched(func, args, given)
-        run: Any = self._product_of if isinstance(asked, ProductPass) else self._sum_of
-        return self._taken(asked.layer, asked.by_torch, partial(run, asked))
+        return self._taken(asked.layer, asked.by_torch, partial(self._product_of, asked))
 
     def take(self, layer: LayerPass, tensors: tuple[Any, ...], by_torch: ByTorch) -> Any:
         """Return a layer's results by the simulator, or by torch where a filter or the interface says so."""
@@ -406,18 +404,12 @@ class Simulation(ConvolutionMode):
             entry.judged.append(judged_backward(problem, (y, x, w), mask, result))
         return gradients_of(result, *tensors)
 
-    def _product_of(self, asked: ProductPass, entry: PassEntry) -> Any:
+    def _product_of(self, asked: ProductPass | SumPass, entry: PassEntry) -> Any:
         values, cut, compute = asked.run(entry.setting)
         self._note(entry, {asked.layer.results[0]: values}, cut)
         if self._judges(entry):
             entry.judged.append((asked.judged(values, compute),))
         return asked.tensor(values)
-
-    def _sum_of(self, asked: SumPass, entry: PassEntry) -> Any:
-        """Return the gradient of what a product adds: sums as those of a convolution's grad_bias."""
-        rows, columns = asked.terms.shape[:2]
-        others = (asked.terms.new_zeros(size, 1, 1) for size in (rows, columns))
-        return self._backward_of(entry, asked.terms, *others)[2].reshape(asked.shape)
 
     def _note(self, entry: PassEntry, made: Mapping[str, Any], cut: Collection[str]) -> None:
         layer = entry.layer

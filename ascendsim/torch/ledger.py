@@ -12,13 +12,13 @@ import numpy as np
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import decode
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
-from ascendsim.numerics.metrics import Specials, error_metrics, specials_of
+from ascendsim.numerics.metrics import Specials, specials_of
 from ascendsim.ops.problems.matmul import MatmulProblem
 from ascendsim.ops.results import Estimate
 from ascendsim.studies.records import JudgedGradient
 from ascendsim.studies.sweep import float64_references, judge
 from ascendsim.torch.passes import OUTPUT_ALONE, LayerPass, Setting, costs, mirrored, parts_of
-from ascendsim.torch.products import ProductCall
+from ascendsim.torch.products import ProductCall, with_terms
 from ascendsim.torch.tbc import TbcBackward
 
 if TYPE_CHECKING:
@@ -57,22 +57,11 @@ def judged_backward(
     """Return the errors of the gradients that were asked for; `given` are grad_output, input and weight."""
     references = float64_references(problem, *given, mask)
     return tuple(
-        _with_terms(one, given[0], references["grad_bias"], result.grad_bias)
+        with_terms(one, given[0], references["grad_bias"], result.grad_bias)
         if one.name == "grad_bias"
         else one
         for one in judge(result, references)
     )
-
-
-def _with_terms(one: JudgedGradient, grad_output: Any, exact: Any, made: Any) -> JudgedGradient:
-    """Return the errors of a grad_bias with the magnitudes of its terms, and whether these cancel."""
-    fmt = lookup_dtype(grad_output.dtype)
-    axes = (0, *range(2, grad_output.ndim))
-    sizes = np.abs(decode(grad_output, fmt).astype(np.float64)).sum(axis=axes)
-    # Terms are off by half a step each, so that of a sum below that no digit is certain.
-    lost = np.abs(exact) <= 2.0 ** -(fmt.mantissa_bits + 1) * sizes
-    errors = error_metrics(made, exact, one.errors.dtype, sizes)
-    return replace(one, errors=errors, cancels=bool(sizes.any() and np.mean(lost) > 0.5))
 
 
 @dataclass(frozen=True)
@@ -170,8 +159,9 @@ class PassEntry:
         """Count the special elements of a call's results by name, and the kernels that saturated a value."""
         for name, values in made.items():
             if values is not None:
-                self.specials[name] = self.specials.get(name, Specials()) + specials_of(values)
-        self.overflowed |= set(cut)
+                known, found = self.specials.get(name), specials_of(values)
+                self.specials[name] = known + found if known else found
+        self.overflowed.update(cut)
 
 
 class Ledger:

@@ -6,7 +6,7 @@ plain convolution, and the other way round. The same kernels make both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, reduce
 from itertools import chain, compress
@@ -31,6 +31,7 @@ from ascendsim.ops.options.call import Options, options_of, order_given, require
 from ascendsim.ops.options.keywords import CallOptions
 from ascendsim.ops.problems.convolution import ConvProblem
 from ascendsim.ops.problems.matmul import MatmulProblem
+from ascendsim.ops.problems.views import View
 from ascendsim.profile import Profile
 from ascendsim.rules import load_rules
 
@@ -158,18 +159,21 @@ def run(
 
     Raises   as `convolution_backward`
     """
-    given = (grad_output, input, weight)
-    cut = {
-        f"cast_{name}"
-        for name, values, kind in zip(INPUTS, given, part.dtypes, strict=True)
-        if is_cut(values, kind, setting)
-    }
-    stored = [as_stored(values, name, setting) for values, name in zip(given, part.dtypes, strict=True)]
-    operands = {name: Operand.of(values, name) for name, values in zip(INPUTS, stored, strict=True)}
+    given = dict(zip(INPUTS, (grad_output, input, weight), strict=True))
+    stored, cut = as_stored(given, part.dtypes, setting)
+    operands = {name: Operand.of(values, name) for name, values in stored.items()}
     part.problem.check_grad_output(operands["grad_output"].view.shape)
     planned = _planned(part, setting, tuple(operand.view.strides for operand in operands.values()))
     result = planned.run(operands, setting.order, timing=False, threads=setting.threads)
     return replace(result, overflowed=_and(result.overflowed, cut))
+
+
+def summed(problem: ConvProblem, grad_output: Any, setting: Setting) -> tuple[Any, tuple[str, ...]]:
+    """Return the grad_bias of `run_backward` where it alone is asked for, and the kernels that overflowed."""
+    (part,) = backward_parts(problem, _names(*(grad_output,) * 3), (False, False, True), setting)
+    shapes = problem.grad_output, problem.input, problem.weight
+    strides = tuple(View.row_major(shape).strides for shape in shapes)
+    return _planned(part, setting, strides).summed(grad_output)
 
 
 @lru_cache(maxsize=256)  # some for each layer of a large network
@@ -188,20 +192,22 @@ def _and(known: Collection[str] | None, more: Collection[str]) -> tuple[str, ...
     return tuple(sorted({*(known or ()), *more}))
 
 
-def is_cut(values: Any, name: str, setting: Setting) -> bool:
-    """Return whether `as_stored` saturates some value."""
-    given = lookup_dtype(values.dtype)
-    if given.name == name or vector_overflow(setting.product, name) == "ieee":
-        return False
-    return cuts_off(decode(values, given), name)
+def as_stored(
+    tensors: Mapping[str, Any], dtypes: Iterable[str], setting: Setting
+) -> tuple[dict[str, Any], set[str]]:
+    """Return tensors in their formats, rounded once as a Cast kernel of the product rounds; None stays None.
 
-
-def as_stored(values: Any, name: str, setting: Setting) -> Any:
-    """Return values in a format, rounded once as a Cast kernel of the product rounds."""
-    if lookup_dtype(values.dtype).name == name:
-        return values
-    carrier = decode(values, lookup_dtype(values.dtype))
-    return encode(round_to(carrier, name, overflow=vector_overflow(setting.product, name)), name)
+    Returns  them by name, and the kernels that saturated a value
+    """
+    made, cut = dict(tensors), set[str]()
+    for (name, values), wanted in zip(tensors.items(), dtypes, strict=True):
+        given = None if values is None else lookup_dtype(values.dtype)
+        if given is not None and given.name != wanted:
+            carrier, overflow = decode(values, given), vector_overflow(setting.product, wanted)
+            if overflow != "ieee" and cuts_off(carrier, wanted):
+                cut.add(f"cast_{name}")
+            made[name] = encode(round_to(carrier, wanted, overflow=overflow), wanted)
+    return made, cut
 
 
 @default_arithmetic
@@ -250,8 +256,8 @@ def with_addend(
             if more is not None and beta != 0:
                 addend = decode(more, lookup_dtype(more.dtype))
                 made = made + (addend if beta == 1 else addend * np.float32(beta))
-    cut = {"add_bias"} if is_cut(made, name, setting) else set[str]()
-    return as_stored(made, name, setting), cut
+    stored, cut = as_stored({"add_bias": made}, (name,), setting)
+    return stored["add_bias"], {"add_bias"} if cut else cut
 
 
 def run_backward(
@@ -267,25 +273,11 @@ def run_backward(
     kinds = _names(*given)
     results = [run(part, *given, setting) for part in backward_parts(problem, kinds, mask, setting)]
     first, last = results[0], results[-1]
-    made = (first.grad_input, first.grad_weight, last.grad_bias)
-    own = (kinds[1], kinds[2], kinds[0])
-    grad_input, grad_weight, grad_bias = (
-        None if values is None else as_stored(values, name, setting)
-        for values, name in zip(made, own, strict=True)
-    )
-    cut = {
-        f"cast_{gradient}"
-        for gradient, values, name in zip(GRADIENTS, made, own, strict=True)
-        if values is not None and is_cut(values, name, setting)
-    }
+    gradients = first.grad_input, first.grad_weight, last.grad_bias
+    own = kinds[1], kinds[2], kinds[0]
+    made, cut = as_stored(dict(zip(GRADIENTS, gradients, strict=True)), own, setting)
     known = chain.from_iterable(one.overflowed or () for one in results)
-    return replace(
-        first,
-        grad_input=grad_input,
-        grad_weight=grad_weight,
-        grad_bias=grad_bias,
-        overflowed=_and(set(known), cut),
-    )
+    return replace(first, **made, overflowed=_and(set(known), cut))
 
 
 def _names(*arrays: Any) -> tuple[Any, ...]:

@@ -8,8 +8,8 @@ next one when the product's forward ran.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import prod
 from threading import get_ident
@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from ascendsim.native.default_arithmetic import default_arithmetic
-from ascendsim.numerics.casts import decode
+from ascendsim.numerics.casts import decode, decoded, stored
 from ascendsim.numerics.dtypes import dtype as lookup_dtype
+from ascendsim.numerics.metrics import error_metrics
 from ascendsim.ops.matmul import PlannedProduct, estimate_matmul
-from ascendsim.ops.operands import Operand
 from ascendsim.ops.options.call import options_of
 from ascendsim.ops.options.keywords import ProductOptions
 from ascendsim.ops.problems.convolution import ConvProblem
@@ -37,7 +37,7 @@ from ascendsim.torch.passes import (
     LayerPass,
     Setting,
     as_stored,
-    is_cut,
+    summed,
     with_addend,
 )
 
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 _ATEN = torch.ops.aten
 _PLAIN, _ADDED = (_ATEN.mm, _ATEN.bmm), (_ATEN.addmm, _ATEN.baddbmm)
-# Operator -> whether it adds something, and whether its first argument is what it writes.
+# Number of an operator, whose hash is a function of Python -> whether it adds something, and whether its
+# first argument is what it writes.
 PRODUCTS = {
-    **{form: (False, False) for one in _PLAIN for form in (one.default, one.out)},
-    **{form: (True, False) for one in _ADDED for form in (one.default, one.out)},
-    _ATEN.addmm_.default: (True, True),
-    _ATEN.baddbmm_.default: (True, True),
+    **{id(form): (False, False) for one in _PLAIN for form in (one.default, one.out)},
+    **{id(form): (True, False) for one in _ADDED for form in (one.default, one.out)},
+    **{id(one.default): (True, True) for one in (_ATEN.addmm_, _ATEN.baddbmm_)},
 }
 SUM = _ATEN.sum.dim_IntList
 # What a setting for convolutions says of products too; tilings and schedules are by gradient.
@@ -143,23 +143,21 @@ class ProductPass:
         Addend   as a convolution's bias: added in float32 after the kernel, and rounded once to the format
         Raises   as `matmul`; RuntimeError by torch for an addend of another shape
         """
-        call = ProductCall.of(self.layer, setting)
-        given = array_of(_as_stored_matrix(self.a)), array_of(_as_stored_matrix(self.b))
-        cut = {
-            f"cast_{name}" for name, one in zip("ab", given, strict=True) if is_cut(one, call.dtype, setting)
-        }
-        a, b = (as_stored(one, call.dtype, setting) for one in given)
-        operands = Operand.of(a, "a"), Operand.of(b, "b")
-        shapes, p = (operand.view.shape for operand in operands), call.problem
+        call, own = ProductCall.of(self.layer, setting), self.layer.dtypes[0]
+        p = call.problem
+        a = array_of(self.a.mT if p.transpose_a else self.a)
+        b = array_of(self.b.mT if p.transpose_b else self.b)
         # Whether they fit; the rest of a plan does not depend on the matrices.
-        _fitting(*shapes, transpose_a=p.transpose_a, transpose_b=p.transpose_b)
-        if self.addend is not None:
+        _fitting(a.shape, b.shape, transpose_a=p.transpose_a, transpose_b=p.transpose_b)
+        if self.addend is not None and self.addend.shape != (p.n,):
             self.addend.expand(self.shape)  # torch refuses one that does not fit
-        made = call.planned(setting).run(*operands, setting.order, timing=False)
+        planned, (given, cut) = call.planned(setting), as_stored({"a": a, "b": b}, (call.dtype,) * 2, setting)
+        carriers = {name: decoded(values, call.dtype) for name, values in given.items()}
+        _, output, late = planned.made(carriers, setting.order)
+        made = stored(output.reshape(self.shape), call.result)
         more = None if self.addend is None else array_of(self.addend)
-        own = self.layer.dtypes[0]
-        values, late = with_addend(made.output, more, own, setting, self.alpha, self.beta)
-        return values, cut | late | set(made.overflowed or ()), made.compute_dtype
+        values, last = with_addend(made, more, own, setting, self.alpha, self.beta)
+        return values, cut | late | last, planned.said["compute_dtype"]
 
     def judged(self, values: Any, compute_dtype: str) -> JudgedGradient:
         """Return the errors of values against float64."""
@@ -184,13 +182,20 @@ def _float64(values: Any) -> Any:
     return decode(values, lookup_dtype(values.dtype)).astype(np.float64)
 
 
+def with_terms(one: JudgedGradient, grad_output: Any, exact: Any, made: Any) -> JudgedGradient:
+    """Return the errors of a grad_bias with the magnitudes of its terms, and whether these cancel."""
+    fmt = lookup_dtype(grad_output.dtype)
+    axes = (0, *range(2, grad_output.ndim))
+    sizes = np.abs(_float64(grad_output)).sum(axis=axes)
+    # Terms are off by half a step each, so that of a sum below that no digit is certain.
+    lost = np.abs(exact) <= 2.0 ** -(fmt.mantissa_bits + 1) * sizes
+    errors = error_metrics(made, exact, one.errors.dtype, sizes)
+    return replace(one, errors=errors, cancels=bool(sizes.any() and np.mean(lost) > 0.5))
+
+
 def _is_turned(matrix: torch.Tensor) -> bool:
     """Return whether a matrix is the transposed view of one that lies row after row."""
     return not matrix.is_contiguous() and matrix.mT.is_contiguous()
-
-
-def _as_stored_matrix(matrix: torch.Tensor) -> torch.Tensor:
-    return matrix.mT if _is_turned(matrix) else matrix
 
 
 @dataclass(frozen=True)
@@ -201,6 +206,22 @@ class SumPass:
     terms: torch.Tensor
     shape: tuple[int, ...]
     by_torch: Callable[[], Any]
+
+    def run(self, setting: Setting) -> tuple[Any, Collection[str], str]:
+        """Return the sums, the kernels that saturated a value, and no format, as no cube is there."""
+        return *summed(self.layer.convolution, array_of(self.terms), setting), ""
+
+    @default_arithmetic
+    def judged(self, values: Any, compute_dtype: str) -> JudgedGradient:
+        """Return the errors of sums against float64."""
+        terms = array_of(self.terms)
+        with np.errstate(all="ignore"):
+            exact = _float64(terms).sum(axis=(0, 2))
+        return with_terms(judged("grad_bias", values, exact, compute_dtype), terms, exact, values)
+
+    def tensor(self, values: Any) -> torch.Tensor:
+        """Return values as torch gets them."""
+        return tensor_of(values, self.terms).reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -236,12 +257,12 @@ class Products:
 
     def asked(self, func: Any, args: Any, kwargs: Any) -> ProductPass | SumPass | None:
         """Return the product, or the sum of a product's backward, that an operator is; None: another one."""
-        if func in PRODUCTS:
+        if id(func) in PRODUCTS:
             return self._product(func, args, kwargs)
         return self._sum(args, kwargs) if func is SUM else None
 
     def _product(self, func: Any, args: Any, kwargs: Any) -> ProductPass | None:
-        adds, in_place = PRODUCTS[func]
+        adds, in_place = PRODUCTS[id(func)]
         addend, (a, b) = (args[0], args[1:3]) if adds else (None, args[:2])
         written = args[0] if in_place else kwargs.get("out")
         kinds = {one.dtype for one in (a, b, addend, written) if one is not None}

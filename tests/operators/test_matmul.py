@@ -127,6 +127,14 @@ def test_each_slice_of_the_plan_is_one_cube_product(model, base_k):
     assert bits(matmul_of(a, b, order=1, **options)) == bits(result)
 
 
+@EVERY_COMPUTE
+@pytest.mark.parametrize("batch", [None, 2])
+def test_without_timing_there_are_the_bits_of_the_instructions(fmt, product, math, model, batch):
+    a, b = operands(fmt, 18, 75, 19, batch=batch)
+    options = {"cube_math_type": math, "product": product, "accumulation": model}
+    assert bits(matmul_of(a, b, **options, timing=False)) == bits(matmul_of(a, b, **options, order=1))
+
+
 def test_without_timing_there_are_the_same_bits_and_no_cycles():
     a, b = operands("float32", 18, 75, 19, batch=2)
     untimed = matmul_of(a, b, cube_math_type=2, timing=False)

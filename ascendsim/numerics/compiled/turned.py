@@ -103,8 +103,7 @@ def widened(halves: Halves, threads: Threads = ALONE) -> Floats:
     """Return binary16 values as binary32, exactly; any shape, kept."""
     if not HALF_CONVERSIONS:
         return halves.astype(np.float32)
-    # Codes that are read-only or not aligned are another type, for which the kernel would be compiled anew.
-    codes = np.require(halves, None, ["C", "A", "W"]).view(np.uint16).reshape(-1)
+    codes = _flat(halves).view(np.uint16)
     singles = np.empty(codes.size, np.float32)
     _in_panels(_widen, codes, singles, threads)
     return singles.reshape(halves.shape)
@@ -115,7 +114,7 @@ def narrowed(singles: Floats, threads: Threads = ALONE) -> Halves | None:
 
     Special  a NaN whose payload would be lost is off the grid
     """
-    flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
+    flat = _flat(singles)
     if HALF_CONVERSIONS:
         codes = np.empty(flat.size, np.uint16)
         exact = all(_in_panels(_narrow, flat, codes, threads))
@@ -133,7 +132,7 @@ def on_half_grid(singles: Floats, threads: Threads = ALONE) -> Floats:
     """
     if not HALF_CONVERSIONS:
         return widened(_as_halves(singles))
-    flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
+    flat = _flat(singles)
     made = np.empty(flat.size, np.float32)
     _in_panels(_round, flat, made, threads)
     return made.reshape(singles.shape)
@@ -143,10 +142,16 @@ def rounded_halves(singles: Floats, threads: Threads = ALONE) -> Halves:
     """Return singles rounded to binary16 and stored as such: `on_half_grid` and `narrowed` in one pass."""
     if not HALF_CONVERSIONS:
         return _as_halves(singles)
-    flat = np.require(singles, None, ["C", "A", "W"]).reshape(-1)
+    flat = _flat(singles)
     codes = np.empty(flat.size, np.uint16)
     _in_panels(_round_off, flat, codes, threads)
     return codes.view(np.float16).reshape(singles.shape)
+
+
+def _flat(values: Array) -> Array:
+    """Return the elements in a row, as kernels take them."""
+    # An array that is read-only or not aligned is another type, for which a kernel would be compiled anew.
+    return (values if values.flags.carray else np.array(values, order="C")).reshape(-1)
 
 
 def _as_halves(singles: Floats) -> Halves:
@@ -190,7 +195,7 @@ def cut_mantissa(singles: Floats, drop: int, more: int, odd: int) -> Floats:
 
     more, odd   what is added before: `more`, and where the last bit that is kept is set, `odd`
     """
-    bits = np.require(singles, None, ["C", "A", "W"]).view(np.uint32).reshape(-1)
+    bits = _flat(singles).view(np.uint32)
     made = np.empty(bits.size, np.uint32)
     _cut(bits, made, drop, more, odd)
     return made.view(np.float32).reshape(singles.shape)
@@ -213,7 +218,7 @@ def _upper(bits: Array, codes: Array) -> Any:
 
 def filled_up(codes: npt.NDArray[np.uint16]) -> Floats:
     """Return singles of which codes of bfloat16 are the upper halves; any shape, kept."""
-    flat = np.require(codes, None, ["C", "A", "W"]).reshape(-1)
+    flat = _flat(codes)
     bits = np.empty(flat.size, np.uint32)
     _fill_up(flat, bits)
     return bits.view(np.float32).reshape(codes.shape)
@@ -221,7 +226,7 @@ def filled_up(codes: npt.NDArray[np.uint16]) -> Floats:
 
 def upper_halves(singles: Floats) -> npt.NDArray[np.uint16] | None:
     """Return the codes of bfloat16 if all singles are on its grid, bit for bit; any shape, kept."""
-    bits = np.require(singles, None, ["C", "A", "W"]).view(np.uint32).reshape(-1)
+    bits = _flat(singles).view(np.uint32)
     codes = np.empty(bits.size, np.uint16)
     return None if _upper(bits, codes) else codes.reshape(singles.shape)
 
@@ -241,7 +246,7 @@ def _look(codes: Array, seen: Array, signless: int, normal: int) -> None:
 def look_at_codes(codes: Array, signless: int, normal: int) -> list[int]:
     """Return how many codes are 0 and below `normal`, and the largest, each without its sign."""
     seen = np.empty(3, np.int64)
-    _look(np.require(codes, None, ["C", "A", "W"]).reshape(-1), seen, signless, normal)
+    _look(_flat(codes), seen, signless, normal)
     return seen.tolist()
 
 
@@ -270,7 +275,7 @@ def lane_sums(images: Floats, part: range, width: int) -> Floats:
     Order   element e is added to lane e % width, image after image; then lanes by halves
     """
     lanes = np.zeros((images.shape[1], width), np.float32)
-    flat = np.require(images, None, ["C", "A", "W"]).reshape(-1)
+    flat = _flat(images)
     _add_lanes(flat, lanes.reshape(-1), (part.start, part.stop), images.shape[1:], width)
     return lanes[:, 0]
 
@@ -455,9 +460,7 @@ def turn_to(
     count, rows, columns = matrices.shape
     if matrices.dtype != target.dtype and not HALF_CONVERSIONS:
         matrices = (widened if matrices.dtype == np.float16 else rounded_halves)(matrices)
-    # A read-only array is another type, for which the kernel would be compiled anew.
-    source = _codes(matrices if matrices.flags.carray else np.array(matrices, order="C"))
-    made = _codes(target)
+    source, made = _codes(_flat(matrices)), _codes(target)
     begins = np.arange(count) * target[:1].size if goals is None else goals
 
     def turn(own: slice) -> None:
