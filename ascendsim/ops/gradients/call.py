@@ -17,17 +17,12 @@ import numpy as np
 from ascendsim.frozen import cached_property
 from ascendsim.numerics.accumulation import AccumulationModel, MathSettings
 from ascendsim.numerics.casts import HALF
-from ascendsim.numerics.compiled.accumulate import (
-    planned_matrices,
-)
+from ascendsim.numerics.compiled.accumulate import planned_matrices
 from ascendsim.numerics.compiled.turned import lane_sums
 from ascendsim.numerics.factor import ALONE, Threads, Values, is_known
 from ascendsim.ops.gradients.filters import filter_gradient, winograd_gradient
 from ascendsim.ops.gradients.images import image_gradient
-from ascendsim.ops.gradients.layouts import (
-    Formats,
-    PixelPlanes,
-)
+from ascendsim.ops.gradients.layouts import Formats, PixelPlanes
 from ascendsim.ops.lowering.call import Call, Mask, told_of
 from ascendsim.ops.lowering.layouts import block_diagonal, diagonal_blocks, with_channels
 from ascendsim.ops.problems.orders import DgradOrder, MatmulOrder, WgradOrder, WinogradOrder

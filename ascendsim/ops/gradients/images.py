@@ -14,20 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ascendsim.numerics.accumulation import AccumulationModel
-from ascendsim.numerics.compiled.accumulate import (
-    NOTHING,
-    PlannedProducts,
-    cuts_of_products,
-)
+from ascendsim.numerics.compiled.accumulate import NOTHING, PlannedProducts, cuts_of_products
 from ascendsim.numerics.compiled.turned import turned, turned_to_halves
 from ascendsim.numerics.factor import ALONE, Factor, Threads, Values
-from ascendsim.ops.gradients.layouts import (
-    KEPT_ELEMENTS,
-    PixelPlanes,
-    Planes,
-    packed_kernels,
-    plane_places,
-)
+from ascendsim.ops.gradients.layouts import KEPT_ELEMENTS, PixelPlanes, Planes, packed_kernels, plane_places
 from ascendsim.ops.problems.orders import DgradOrder
 from ascendsim.ops.problems.sliding import Sliding, StridePhase, Taps, phases_of
 from ascendsim.ops.reference.ordered import add_in_order

@@ -7,18 +7,8 @@ from typing import Any
 
 from ascendsim.report.page import Dot, Page, Picture, Scatter, Section
 from ascendsim.report.studies.answer import Answered
-from ascendsim.report.studies.hardware_words import (
-    NAMED,
-    UNCLEAR,
-    between,
-    left_out,
-    within_words,
-    without,
-)
-from ascendsim.studies.hardware.records import (
-    Design,
-    DesignAnswer,
-)
+from ascendsim.report.studies.hardware_words import NAMED, UNCLEAR, between, left_out, within_words, without
+from ascendsim.studies.hardware.records import Design, DesignAnswer
 from ascendsim.studies.table import Table, form, microseconds, numbers, share, us, words
 from ascendsim.timing.l2 import l2_meanings
 

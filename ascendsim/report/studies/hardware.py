@@ -27,13 +27,7 @@ from ascendsim.report.studies.hardware_words import (
     without,
 )
 from ascendsim.report.tables import value
-from ascendsim.studies.hardware.records import (
-    CORES,
-    Gain,
-    HardwareAnswer,
-    LayerGain,
-    NewPlan,
-)
+from ascendsim.studies.hardware.records import CORES, Gain, HardwareAnswer, LayerGain, NewPlan
 from ascendsim.studies.records import PARTS
 from ascendsim.studies.table import Table, numbers, saving, us, words
 from ascendsim.timing.l2 import l2_meanings
