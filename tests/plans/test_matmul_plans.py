@@ -193,13 +193,12 @@ def test_rows_that_fall_on_few_banks_of_l2_are_converted_before(sides, turns, co
         (512, 129, True, True),
         (512, 129, False, False),
         (512, 127, True, False),
-        # The most that a copy can say of a row.
-        (512, 65_535, False, False),
-        (512, 65_536, False, True),
     ],
 )
 def test_rows_of_float32_are_converted_where_they_are_short_and_many_or_too_long(m, k, hf32, converted):
     assert planned(m, k, 512, size=4, hf32=hf32).convert_a == converted
+    # The most that a copy can say of a row.
+    assert [planned(512, 512, n, size=4).convert_b for n in (65_535, 65_536)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +228,32 @@ def test_rows_of_float32_are_converted_where_they_are_short_and_many_or_too_long
 )
 def test_a_high_and_narrow_c_leaves_through_ub(sides, turns, size, through):
     assert (planned(*sides, turns, size).rule == "narrow c through UB") == through
+
+
+@pytest.mark.parametrize(
+    ("sides", "turns", "size", "block", "steps", "depth", "laid"),
+    [
+        # A 256th of UB is 191 floats, so 128 rows; half of L0 is 8192: 64 of k beside 128 of a side and
+        # 32 beside 192 and more. Steps are those of all of k, where L1 has room for as many of a, twice.
+        ((12_288, 256, 7), "nn", 4, (128, 16, 64), (4, 4), (8, 4), True),
+        ((12_289, 224, 191), "nn", 4, (128, 192, 32), (7, 7), (14, 7), True),
+        # From eight steps on a has four.
+        ((12_288, 256, 191), "nn", 4, (128, 192, 32), (4, 8), (8, 8), True),
+        # More than 192 columns, k that is no whole 32 bytes, or a turned one leave in another way.
+        ((12_288, 224, 193), "nn", 4, (128, 208, 32), (7, 7), (14, 7), False),
+        ((12_288, 223, 191), "nn", 4, (128, 192, 32), (7, 7), (14, 7), False),
+        ((12_288, 224, 191), "tn", 4, (128, 192, 32), (7, 7), (14, 7), False),
+        # 383 halves: 256 rows, but 128 where L0C has 227 beside 144. Half of L0 is 16,384 of them.
+        ((12_288, 127, 7), "nn", 2, (256, 16, 64), (2, 2), (4, 2), False),
+        ((12_288, 256, 143), "nn", 2, (128, 144, 112), (3, 3), (6, 3), False),
+    ],
+)
+def test_blocks_of_a_narrow_c(sides, turns, size, block, steps, depth, laid):
+    plan = planned(*sides, turns, size)
+    assert (plan.base, (plan.step_ka, plan.step_kb), plan.depth) == (block, steps, depth)
+    assert plan.write_out == ("vec-nz2nd" if laid else "nz2nd")
+    assert (plan.single_core, plan.used_cores) == ((block[0], sides[2], sides[1]), 24)
+    assert (plan.l2_tiles, plan.l2_tile_blocks) == ((1, 1), (-(-sides[0] // block[0]), 1))
 
 
 def test_few_rows_have_a_plan_that_is_not_public():
