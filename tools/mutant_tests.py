@@ -39,7 +39,7 @@ TESTS = {
     "ops/running": ("test_graph", "test_sequences"),
     "ops/lowering/layouts": (*LAYOUTS, "test_graph", "test_group_merge"),
     "ops/lowering/call": ("test_reference each_gradient", *GRAPH),
-    "ops/lowering/notes": (*GRAPH, "test_plan_errors"),
+    "ops/lowering/notes": ("test_first_generation whose", *GRAPH, "test_plan_errors"),
     "ops/lowering": GRAPH,
     "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan_errors"),
     "ops/tiling/vendor/arch22/library": (

@@ -192,6 +192,13 @@ def test_limits_of_conv_tbc(rules, changes, most, expected):
     assert answer(tbc(**sizes, **{changes: most + 1}), "910B", rules) == expected
 
 
+@pytest.mark.parametrize("rules", ["documented", "shipped", "hardware"])
+def test_pad_of_conv_tbc_is_zero_or_more(rules):
+    # Three taps on seven steps: five places, or three with a pad of -1, which the outputs have room for.
+    pads = {pad: answer(tbc(pad=pad, dtype="float16"), "910B", rules) for pad in (-1, 0, 1)}
+    assert pads == {-1: (161002, "5"), 0: (0, ""), 1: (0, "")}
+
+
 @pytest.mark.parametrize("product", ["910_95", "310P", "910"])
 def test_pad_of_conv_tbc_is_free_elsewhere(product):
     assert answer(tbc(pad=1000, dtype="float16"), product, "shipped") == (0, "")

@@ -1,6 +1,8 @@
 """Are grids and tiles of the 910 and 310P what the rules of their operators give, worked out by hand?"""
 
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 import pytest
 from hypothesis import given
@@ -445,6 +447,26 @@ def test_a_tuned_grid_is_the_fastest_of_all_on_32_cores(gradient):
     # On 30 cores the grid is the same.
     here = estimate(SMALL, product=OLD, tiling="tuned", **options).plans[gradient].tiling
     assert replace(here, used_cores=32) == replace(tuned.plans[gradient].tiling, used_cores=32)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 8, 20])
+def test_tuned_grids_are_all_that_cut_the_images_evenly_on_so_many_cores(blocks):
+    # 8 images; 5 lines of pixels on either side; 4 groups of input channels, 2 of output channels. L1 holds
+    # the tiles of all: 25 pixels of 64 channels.
+    allowed = [blocks] if blocks else range(1, OLD.cores.cube + 1)
+
+    def all_of(*sides):
+        parts = [[part for part in range(1, side + 1) if side % part == 0] for side in sides]
+        return {grid for grid in product(*parts, range(1, 6)) if prod(grid) in allowed}
+
+    requests = [PlanRequest(SMALL, name, "float16", OLD) for name in ("grad_input", "grad_weight")]
+    dgrads = [t for _, t in all_dgrads(requests[0].gemm, OLD, blocks)]
+    wgrads = [t for _, t in all_wgrads(requests[1].gemm, OLD, blocks)]
+    grids = [(t.batch_dim, t.n_dim, t.m_dim) for t in dgrads]
+    assert sorted(grids) == sorted(all_of(8, 4))
+    # An image whose lines are not cut has a 0.
+    grids = [(t.batch_dim, t.m_dim, t.n_dim, t.k_dim or 1) for t in wgrads]
+    assert sorted(grids) == sorted(all_of(8, 2, 4))
 
 
 def test_no_bound_of_a_grid_is_above_what_it_takes():

@@ -142,6 +142,120 @@ def test_long_reductions_are_cut():
     assert planned(128, 16_384, 128, "tn").split == "mk"
 
 
+@pytest.mark.parametrize(
+    ("sides", "turns", "cores", "size", "converted"),
+    [
+        # b as (k, n) in rows of whole 32 KiB: k of 6656 and more, m of 4096 and more, above on 20 cores.
+        ((4096, 6656, 16_384), "nn", 24, 2, True),
+        ((4096, 6655, 16_384), "nn", 24, 2, False),
+        ((4095, 6656, 16_384), "nn", 24, 2, False),
+        ((4096, 6656, 16_512), "nn", 24, 2, False),
+        ((4096, 6656, 32_768), "nn", 24, 2, True),
+        ((4096, 6656, 16_384), "nn", 20, 2, False),
+        ((4097, 6656, 16_384), "nn", 20, 2, True),
+        ((4096, 6656, 16_384), "nn", 24, 4, False),
+        ((4096, 6656, 16_384), "tn", 24, 2, False),
+        # b as (n, k): rows of 32 KiB alone, m of 4096 to 4480 and n of 7168 and more.
+        ((4096, 16_384, 7168), "nt", 24, 2, True),
+        ((4480, 16_384, 7168), "nt", 24, 2, True),
+        ((4095, 16_384, 7168), "nt", 24, 2, False),
+        ((4481, 16_384, 7168), "nt", 24, 2, False),
+        ((4096, 16_384, 7167), "nt", 24, 2, False),
+        ((4096, 16_512, 7168), "nt", 24, 2, False),
+        ((4096, 16_384, 7168), "nt", 24, 4, False),
+        ((4096, 16_384, 7168), "tt", 24, 2, False),
+    ],
+)
+def test_rows_that_fall_on_few_banks_of_l2_are_converted_before(sides, turns, cores, size, converted):
+    assert planned(*sides, turns, size, cores).convert_b == converted
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "hf32", "converted"),
+    [
+        # More than 8192 rows of two elements and more: to 192 bytes, even numbers up to 384, fours up to 512.
+        (8193, 47, False, True),
+        (8192, 47, False, False),
+        (8193, 1, False, False),
+        (8193, 2, False, True),
+        (8193, 49, False, False),
+        (8193, 50, False, True),
+        (8193, 94, False, True),
+        (8193, 98, False, False),
+        (8193, 100, False, True),
+        (8193, 124, False, True),
+        (8193, 132, False, False),
+        # 32 and 384 bytes, and 256, are read as they lie.
+        (8193, 8, False, False),
+        (8193, 96, False, False),
+        (8193, 64, False, False),
+        # Where the cube rounds: any rows of 512 bytes and more.
+        (512, 129, True, True),
+        (512, 129, False, False),
+        (512, 127, True, False),
+    ],
+)
+def test_rows_of_float32_are_converted_where_they_are_short_and_many_or_too_long(m, k, hf32, converted):
+    assert planned(m, k, 512, size=4, hf32=hf32).convert_a == converted
+    # The most that a copy can say of a row.
+    assert [planned(512, 512, n, size=4).convert_b for n in (65_535, 65_536)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("sides", "turns", "size", "through"),
+    [
+        # 512 rows for each of 24 cores, and 32 bytes of k or n.
+        ((12_288, 8, 7), "nn", 4, True),
+        ((12_287, 8, 7), "nn", 4, False),
+        ((12_288, 7, 7), "nn", 4, False),
+        ((12_288, 1, 9), "nn", 4, True),
+        ((12_288, 16, 7), "nn", 2, True),
+        ((12_288, 15, 7), "nn", 2, False),
+        # Up to 256 of k and less of n; 256 bytes of c are no multiple of a row, nor a row of them.
+        ((12_288, 256, 7), "nn", 4, True),
+        ((12_288, 257, 7), "nn", 4, False),
+        ((12_288, 64, 255), "nn", 4, True),
+        ((12_288, 64, 257), "nn", 4, False),
+        ((12_288, 64, 32), "nn", 4, False),
+        ((12_288, 64, 128), "nn", 4, False),
+        # Rows of 16-bit operands are shorter than 256 bytes or whole pieces of it, and a lies as it is.
+        ((12_288, 127, 7), "nn", 2, True),
+        ((12_288, 128, 7), "nn", 2, True),
+        ((12_288, 129, 7), "nn", 2, False),
+        ((12_288, 127, 7), "tn", 2, False),
+        ((12_288, 127, 7), "tn", 4, True),
+    ],
+)
+def test_a_high_and_narrow_c_leaves_through_ub(sides, turns, size, through):
+    assert (planned(*sides, turns, size).rule == "narrow c through UB") == through
+
+
+@pytest.mark.parametrize(
+    ("sides", "turns", "size", "block", "steps", "depth", "laid"),
+    [
+        # A 256th of UB is 191 floats, so 128 rows; half of L0 is 8192: 64 of k beside 128 of a side and
+        # 32 beside 192 and more. Steps are those of all of k, where L1 has room for as many of a, twice.
+        ((12_288, 256, 7), "nn", 4, (128, 16, 64), (4, 4), (8, 4), True),
+        ((12_289, 224, 191), "nn", 4, (128, 192, 32), (7, 7), (14, 7), True),
+        # From eight steps on a has four.
+        ((12_288, 256, 191), "nn", 4, (128, 192, 32), (4, 8), (8, 8), True),
+        # More than 192 columns, k that is no whole 32 bytes, or a turned one leave in another way.
+        ((12_288, 224, 193), "nn", 4, (128, 208, 32), (7, 7), (14, 7), False),
+        ((12_288, 223, 191), "nn", 4, (128, 192, 32), (7, 7), (14, 7), False),
+        ((12_288, 224, 191), "tn", 4, (128, 192, 32), (7, 7), (14, 7), False),
+        # 383 halves: 256 rows, but 128 where L0C has 227 beside 144. Half of L0 is 16,384 of them.
+        ((12_288, 127, 7), "nn", 2, (256, 16, 64), (2, 2), (4, 2), False),
+        ((12_288, 256, 143), "nn", 2, (128, 144, 112), (3, 3), (6, 3), False),
+    ],
+)
+def test_blocks_of_a_narrow_c(sides, turns, size, block, steps, depth, laid):
+    plan = planned(*sides, turns, size)
+    assert (plan.base, (plan.step_ka, plan.step_kb), plan.depth) == (block, steps, depth)
+    assert plan.write_out == ("vec-nz2nd" if laid else "nz2nd")
+    assert (plan.single_core, plan.used_cores) == ((block[0], sides[2], sides[1]), 24)
+    assert (plan.l2_tiles, plan.l2_tile_blocks) == ((1, 1), (-(-sides[0] // block[0]), 1))
+
+
 def test_few_rows_have_a_plan_that_is_not_public():
     assert planned(128, 4096, 4096, "nt") is None
     assert planned(144, 4096, 4096, "nt") is not None
@@ -195,6 +309,29 @@ def test_a_plan_that_cannot_be_run_is_searched_and_the_reason_is_said(problem, p
     made = estimate_matmul(problem, product=product)
     assert made.kernels[-1].plan.chosen_by == "search"
     assert any(words in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("sides", "needs"),
+    [
+        # Blocks of 128 x 256 x 64 in 2 bytes: two copies in L0, one of the sums. Tiles of 8 and of 4 slices,
+        # two of each, or of all 96 of k.
+        ((4096, 7680, 8192), {"L1": 2 * (128 * 8 * 64 + 256 * 4 * 64) * 2}),
+        ((4096, 96, 8192), {"L1": 2 * (128 * 96 + 256 * 96) * 2}),
+        ((4096, 7680, 8192), {"L0A": 2 * 128 * 64 * 2}),
+        ((4096, 7680, 8192), {"L0B": 2 * 256 * 64 * 2}),
+        ((4096, 7680, 8192), {"L0C": 128 * 256 * 4}),
+    ],
+)
+def test_a_plan_is_taken_where_buffers_hold_it_to_the_last_byte(sides, needs):
+    gemm = MatmulGemm.of(MatmulProblem(*sides), "float16")
+    [(buffer, need)] = needs.items()
+    held, less = (
+        operator_tiling(gemm, load_profile("910B4", {f"buffers.{buffer}.capacity_bytes": size}))
+        for size in (need, need - 1)
+    )
+    assert (held.tiling.base_m, held.tiling.base_n, held.tiling.base_k) == (128, 256, 64)
+    assert less == (None, "its blocks do not fit into the buffers of 910B4")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

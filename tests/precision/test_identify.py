@@ -97,6 +97,26 @@ def without_assumption(found):
     ]
 
 
+@pytest.mark.parametrize("fmt", ["float16", "bfloat16", "float32"])
+def test_sums_end_by_subtracting_what_is_large_so_that_rounding_is_what_is_left(fmt):
+    # Beside 2^26 stand at most two terms of 2^-20 of it, or 31 times 2, which is less.
+    v = ProbeCase("matmul", fmt).vectors()
+    for question, row in zip(v.questions, v.a.astype(np.float64), strict=True):
+        left = abs(row.sum()) / abs(row).max()
+        if question in ("block", "pairing", "cut", "tie"):
+            assert 0 < left <= 2 * 2.0**-20 or (question == "tie" and not left)
+        elif question == "cancelling":
+            assert left == 0
+
+
+def test_each_depth_of_a_cut_is_asked_by_two_equal_terms():
+    v = ProbeCase("matmul", "float32").vectors()
+    rows = [row[row != 0] for question, row in zip(v.questions, v.a, strict=True) if question == "cut"]
+    asked = [tuple(sorted(abs(row) / abs(row).max())) for row in rows]
+    # Of either sign in two places, and in a third.
+    assert sorted(asked) == sorted([(2.0**-below, 2.0**-below, 1, 1) for below in range(20, 29)] * 5)
+
+
 def test_there_are_thirty_models():
     assert len(set(MODELS)) == 30
     assert set(MODELS) <= set(candidate_names("float32"))
