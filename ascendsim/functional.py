@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -118,17 +118,23 @@ def _require_given(kernel: Kernel, gm: dict[str, Carrier]) -> None:
             _require_values(kernel.name, tensor, array)
 
 
+# Formats of whole numbers, with the bits of their magnitudes.
+WHOLE: Final = {"int8": 7, "int32": 31}
+
+
 def _require_values(kernel: str, tensor: GmTensor, array: Carrier) -> None:
     """Refuse an element that is no value of its tensor's format."""
     exact = values = array.astype(np.float32, copy=False)
-    if tensor.dtype == "int8":
-        exact = values.clip(-128, 127).round()
+    bits, mend = WHOLE.get(tensor.dtype), "round it before (`round_to` of ascendsim.numerics.casts)"
+    if bits:
+        exact = values.clip(-(2.0**bits), 2.0**bits - 1).round()
+        mend = f"give whole numbers from {-(2**bits):,} to {2**bits - 1:,}"
     elif tensor.dtype in FLOAT_NAMES:
-        exact = rounded(values, tensor.dtype)
-    for at in np.argwhere((exact != values) & ~np.isnan(values))[:1].tolist():
+        exact = np.where(np.isnan(values), values, rounded(values, tensor.dtype))
+    for at in np.argwhere((exact != values) & (bool(bits) | ~np.isnan(values)))[:1].tolist():
         raise ProgramError(
             f"{kernel} takes {tensor.name} of {tensor.dtype}; given is {array[tuple(at)]!s} at {at}, which "
-            "is no value of it; round it before (`round_to` of ascendsim.numerics.casts)"
+            f"is no value of it; {mend}"
         )
 
 

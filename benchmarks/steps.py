@@ -91,6 +91,8 @@ def main() -> None:
     """Print the ratio for each network and mode."""
     torch.set_num_threads(1)
     asked = set(sys.argv[1:])
+    if unknown := asked - NETWORKS.keys() - MODES.keys():
+        sys.exit(f"{', '.join(unknown)}: not one of {', '.join([*NETWORKS, *MODES])}")
     for name, (network, shape, steps, runs) in NETWORKS.items():
         for mode, (kind, narrow) in MODES.items():
             if any(

@@ -71,14 +71,20 @@ def fate(mutant: Mutant | None, runs: list[list[str]], kept: str | None, seconds
                 return "killed"
             if done.returncode:
                 # No number of pytest tells a test that failed from one that could not be collected.
-                return "killed" if mutant and imported(mutant, folder, environment) else "broken"
+                return "killed" if mutant and imported(mutant, folder, environment, seconds) else "broken"
     return "survived"
 
 
-def imported(mutant: Mutant, folder: Path, environment: Mapping[str, str]) -> bool:
-    """Return whether the changed file of a copy of the package can be imported."""
-    command = [sys.executable, "-c", f"import ascendsim.{mutant.file.replace('/', '.')}"]
-    return not subprocess.run(command, cwd=folder, env=environment, capture_output=True).returncode
+def imported(mutant: Mutant, folder: Path, environment: Mapping[str, str], seconds: int) -> bool:
+    """Return whether the changed file of a copy of the package can be imported, or computes for ever then."""
+    code = f"import ascendsim.{mutant.file.replace('/', '.')}"
+    command = limited([sys.executable, "-c", code], seconds)
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=WAITING)
+    except subprocess.TimeoutExpired:
+        return True
+    # Python ends with 1 where an import fails; what a signal ends was under way.
+    return done.returncode != 1
 
 
 class Baselines:

@@ -236,10 +236,10 @@ class FlagCheck:
                 "the program has no flags and is ordered by its tiles here; on a device, where flags alone "
                 f"order pipes, {many} unordered"
             )
-        said += [f"race: {line}" for line in self.races[:SHOWN]]
-        if len(self.races) > SHOWN:
-            said.append(f"and {len(self.races) - SHOWN} more")
-        said += [f"unread: {line}" for line in self.unread[:SHOWN]]
+        for what, lines in (("race", self.races), ("unread", self.unread)):
+            said += [f"{what}: {line}" for line in lines[:SHOWN]]
+            if len(lines) > SHOWN:
+                said.append(f"and {len(lines) - SHOWN} more")
         said += [f"superfluous: {own}" for own in self.superfluous]
         if self.races and self.syncs:
             said.append("while there are races nothing is called superfluous: what mends them may need it")

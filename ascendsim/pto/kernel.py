@@ -66,7 +66,9 @@ def read_pto(
         )
     function = parse(text)
     numbers = [name[1:] for name, kind in function.arguments if kind.name != "pto.ptr"]
-    for name in {**(arguments or {})}.keys() - {*numbers}:
+    if not all(isinstance(name, str) for name in arguments or ()) or not isinstance(arguments or {}, Mapping):
+        raise ProgramError(f"arguments gives numbers by name, such as {{'n': 32}}, got {shown(arguments)}")
+    for name in (arguments or {}).keys() - {*numbers}:
         function.place.refuse(
             f"arguments gives {name}, no number that {function.name} takes",
             did_you_mean(name, numbers) if numbers else "it takes none",

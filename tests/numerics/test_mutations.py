@@ -381,12 +381,13 @@ def test_tests_without_a_change_run_once_for_each_set_and_limit_its_mutants(monk
 def test_what_cannot_be_imported_is_no_killed_mutant(tmp_path):
     folder = tmp_path / "ascendsim" / "part"
     folder.mkdir(parents=True)
-    for name, text in (("__init__", ""), ("sound", "1 + 0\n"), ("broken", "1 / 0\n")):
+    texts = {"__init__": "", "sound": "1 + 0\n", "broken": "1 / 0\n", "endless": "while True:\n    pass\n"}
+    for name, text in texts.items():
         (folder / f"{name}.py").write_text(text)
     (tmp_path / "ascendsim" / "__init__.py").touch()
     own = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    found = [places.Mutant(f"part/{name}", 0, 0, "", "", "", 0) for name in ("sound", "broken")]
-    assert [mutants.imported(mutant, tmp_path, own) for mutant in found] == [True, False]
+    found = [places.Mutant(f"part/{name}", 0, 0, "", "", "", 0) for name in texts]
+    assert [mutants.imported(mutant, tmp_path, own, 2) for mutant in found] == [True, True, False, True]
 
 
 def test_a_mutant_that_computes_for_ever_is_ended():

@@ -762,6 +762,7 @@ GIVEN = {
     "float64": ({"x": np.ones((4, 8))}, "in float32; given is float64, of which that holds not all values"),
     "bits of scales": ({"x": np.ones((4, 8), np.uint64)}, "given is uint64"),
 }
+WHOLE = {"int8": "-128 to 127", "int32": "-2,147,483,648 to 2,147,483,647"}
 # Beside each a value that no element has, and one that many have.
 BETWEEN = {
     "float16": (0.1, [0.5, 65504, np.inf, np.nan, -0.0]),
@@ -770,7 +771,7 @@ BETWEEN = {
     "hifloat8": (17, [20, 32768]),
     "int8": (128, [127, -128]),
     "float32": (None, [0.1]),
-    "int32": (None, [0.1]),
+    "int32": (0.1, [1 << 30, -(1 << 31)]),
 }
 
 
@@ -790,7 +791,8 @@ def test_a_checked_run_takes_values_of_a_format_alone(dtype):
     run_kernel(kernel, {"x": ones_and_more(), "h": values})
     if wrong is not None:
         values[1, 7] = wrong
-        words = rf"takes h of {dtype}; given is {float(wrong)} at \[1, 7\], which is no value of it; round"
+        words = rf"takes h of {dtype}; given is {float(wrong)} at \[1, 7\], which is no value of it; "
+        words += rf"give whole numbers from {WHOLE[dtype]}$" if dtype in WHOLE else "round"
         with pytest.raises(ProgramError, match=words):
             run_kernel(kernel, {"x": ones_and_more(), "h": values})
 

@@ -70,7 +70,8 @@ def add_file_options(command: Any) -> None:
         "--export-top",
         type=positive,
         metavar="K",
-        help="write the K best plans, and the vendor's entries (runtime_kb) of those that have one",
+        help="write the best plans of the K least times, the usual plan, and the vendor's entries "
+        "(runtime_kb) of those that have one",
     )
     device.add_argument(
         "--export", type=Path, default=Path("top-plans"), metavar="DIR", help="where to (top-plans)"

@@ -234,7 +234,7 @@ def _add_watched(work: Workspace, blocks: Blocks, luck: int, cell: Cell) -> bool
     The processor tells: it notes that an operation has rounded. Sums of many bits are rounded nearly always;
     after each failure in a row twice as many pieces are not tried.
 
-    luck   where the number of pieces is that are not tried yet, then the number after the last failure
+    luck   where it is how many pieces are not tried yet, and how many are not after the next failure
     """
     out_of_line()
     waiting, pause = at(work.doubles, luck), at(work.doubles, luck + 1)

@@ -211,8 +211,11 @@ def _fill_up(codes: Array, bits: Array) -> None:
 def _upper(bits: Array, codes: Array) -> Any:
     lost = np.uint32(0)
     for index in range(bits.size):
-        lost = np.uint32(lost | at(bits, index) & 0xFFFF)
-        put(codes, index, at(bits, index) >> 16)
+        one = at(bits, index)
+        # A NaN without its quiet bit would keep its code, and gets another.
+        signals = (one & 0x7FC00000 == 0x7F800000) & (one & 0x3FFFFF != 0)
+        lost = np.uint32(lost | one & 0xFFFF | np.uint32(signals))
+        put(codes, index, one >> 16)
     return lost
 
 

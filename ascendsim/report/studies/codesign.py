@@ -14,8 +14,8 @@ from ascendsim.timing.l2 import l2_meanings
 
 DESIGN_DEFINITIONS = {
     "cost": "What the formula of the question gives, in a unit that only who asked knows.",
-    "cost between": "The cost with all figures of the energy at lower, and at upper ends of ranges; the "
-    "front, and a budget, go by the cost.",
+    "cost between": "The cost with all figures of the energy, assumed ones too, at lower, and at upper ends "
+    "of ranges; the front, and a budget, go by the cost.",
     "usual": "Microseconds of all layers with their counts under the plans that calls follow by default "
     "on the design, by the worst start of L2 of each gradient.",
     "counted": "Each gradient's product, and the kernels that come of its plan. Changes of layout "

@@ -292,7 +292,7 @@ class Design:
     behind    between what parts of its time the fastest design saves; None: not asked, or no other
     reason    why it could not be timed, or was not; "" where it was
     without   gradients of layers that it cannot run, which no time of it counts: name -> why
-    cost_ends the cost with all figures of the energy at lower, and at upper ends of ranges; None: no range
+    cost_ends the cost with all figures of the energy at lower, and at upper ends of ranges; None: equal
     """
 
     name: str

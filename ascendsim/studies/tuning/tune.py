@@ -202,7 +202,7 @@ class Exported(NamedTuple):
 def top(tuner: Tuner, count: int) -> list[Trial]:
     """Return the best plans of those that were timed under every start, the best first; then the usual one.
 
-    Of plans that take equal times under every start there is the first: they are mostly one to a device.
+    Of plans that take equal times under every start, which are not told apart here, there is the first.
     """
     full = [trial for trial in tuner.trials.values() if len(trial.times_us) == len(tuner.question.starts)]
     different: dict[Any, Trial] = {}
@@ -238,7 +238,7 @@ def export(folder: Path, tuner: Tuner, count: int) -> list[Exported]:
 
 def _written(folder: Path, tuner: Tuner, rank: int, trial: Trial) -> Exported:
     asked, plan_file, entry_file = tuner.question, f"plan-{rank:02}.toml", f"entry-{rank:02}.json"
-    about = f"{asked.gradient} of {asked.title}: rank {rank} of the plans that were tried"
+    about = f"{asked.gradient} of {asked.title}: rank {rank} by the times that were found"
     if trial.found_by == USUAL:
         about = f"{asked.gradient} of {asked.title}: the usual plan, to compare"
     write_plans(folder / plan_file, {asked.gradient: trial.plan}, about=about)
@@ -252,7 +252,7 @@ def _written(folder: Path, tuner: Tuner, rank: int, trial: Trial) -> Exported:
 
 
 def exported_plans(folder: Path, gradient: str) -> dict[str, Plan]:
-    """Return the plans of a folder that `export` has written, by their files' names, the best first.
+    """Return the plans of a folder that `export` has written, by their files' names.
 
     Raises   ConfigError where there is none, or one is of another gradient
     """
