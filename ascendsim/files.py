@@ -35,14 +35,16 @@ LONGEST_KEY = 256
 # Files that name each other as a base.
 LONGEST_CHAIN = 8
 
+# No group is possessive: before 3.11.5 Python takes one that could go back for one that may not match. What has
+# no end goes on to the end of the text, or looking for it would begin anew at each quote; the parser refuses it.
 _TOML_TEXT = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+"""'
-    r"|'''(?:[^']|'(?!''))*+'''"
-    r'|"(?:[^"\\\n]|\\.)*+"'
-    r"|'[^'\n]*+'|#[^\n]*+",
+    r'"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*(?:""")?'
+    r"|'''[^']*(?:'(?!'')[^']*)*(?:''')?"
+    r'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'
+    r"|'[^'\n]*'?|#[^\n]*",
     re.DOTALL,
 )
-_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_JSON_TEXT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _BRACKETS = re.compile(r"[\[{]|[\]}]")
 _DOTTED = re.compile(rf"(?<![\w.-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 _DIGITS = re.compile(rf"(?<![0-9A-Fa-f_])[0-9A-Fa-f_]{{{MOST_DIGITS}}}")

@@ -132,7 +132,9 @@ def test_a_name_of_thousands_of_letters_is_not_repeated_whole(tmp_path, name, wh
 
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize(
-    "text", ["[" * DEEP + "]" * DEEP, '{"a":' * DEEP, f"1{'0' * 5000}"], ids=["lists", "objects", "number"]
+    "text",
+    ["[" * DEEP + "]" * DEEP, '{"a":' * DEEP, f"1{'0' * 5000}", '"' + '\\"' * 200_000],
+    ids=["lists", "objects", "number", "string without end"],
 )
 def test_json_that_a_parser_would_drown_in_is_refused(tmp_path, name, text):
     path = tmp_path / "deep.json"
