@@ -35,8 +35,9 @@ LONGEST_KEY = 256
 # Files that name each other as a base.
 LONGEST_CHAIN = 8
 
-# No group is possessive: before 3.11.5 Python takes one that could go back for one that may not match. What has
-# no end goes on to the end of the text, or looking for it would begin anew at each quote; the parser refuses it.
+# No group is possessive: before 3.11.5 Python takes one that could go back for one that may not match. What
+# has no end goes on to the end of the text, or looking for that would begin anew at each quote; the parser
+# refuses it.
 _TOML_TEXT = re.compile(
     r'"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*(?:""")?'
     r"|'''[^']*(?:'(?!'')[^']*)*(?:''')?"
