@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ascendsim.errors import ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import rounded
-from ascendsim.numerics.dtypes import FLOAT_NAMES
+from ascendsim.numerics.dtypes import ELEMENTS, FLOAT_NAMES, Integer, find
 from ascendsim.program.checked import CheckedMemory, PhaseWatch
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.kernel import Core, Kernel, Phase, require_apart
@@ -118,20 +118,18 @@ def _require_given(kernel: Kernel, gm: dict[str, Carrier]) -> None:
             _require_values(kernel.name, tensor, array)
 
 
-# Formats of whole numbers, with the bits of their magnitudes.
-WHOLE: Final = {"int8": 7, "int32": 31}
-
-
 def _require_values(kernel: str, tensor: GmTensor, array: Carrier) -> None:
     """Refuse an element that is no value of its tensor's format."""
     exact = values = array.astype(np.float32, copy=False)
-    bits, mend = WHOLE.get(tensor.dtype), "round it before (`round_to` of ascendsim.numerics.casts)"
-    if bits:
-        exact = values.clip(-(2.0**bits), 2.0**bits - 1).round()
-        mend = f"give whole numbers from {-(2**bits):,} to {2**bits - 1:,}"
-    elif tensor.dtype in FLOAT_NAMES:
-        exact = np.where(np.isnan(values), values, rounded(values, tensor.dtype))
-    for at in np.argwhere((exact != values) & (bool(bits) | ~np.isnan(values)))[:1].tolist():
+    fmt, mend = find(tensor.dtype, ELEMENTS), "round it before (`round_to` of ascendsim.numerics.casts)"
+    is_whole = isinstance(fmt, Integer)
+    if is_whole:
+        end = 2 ** (fmt.bits - 1)
+        exact = values.clip(-float(end), float(end - 1)).round()
+        mend = f"give whole numbers from {-end:,} to {end - 1:,}"
+    else:
+        exact = rounded(values, tensor.dtype)
+    for at in np.argwhere((exact != values) & (is_whole | ~np.isnan(values)))[:1].tolist():
         raise ProgramError(
             f"{kernel} takes {tensor.name} of {tensor.dtype}; given is {array[tuple(at)]!s} at {at}, which "
             f"is no value of it; {mend}"

@@ -364,5 +364,5 @@ def _program_cycles(program: Program, profile: Profile, core: str) -> int:
     work = CoreWork(Core(core, 0), 0, lambda: program, program.cores - 1)
     math = MathSettings(AccumulationModel("exact"))
     kernel = Kernel("flags", (Phase("all", (work,)),), tensors, math)
-    with warnings.catch_warnings(action="ignore"):  # races are told beside the cycles
+    with warnings.catch_warnings(action="ignore"):  # the result lists races beside the cycles
         return measure_kernel(kernel, profile).cycles - profile.scalar.start_cycles

@@ -131,12 +131,9 @@ class PlannedProduct(NamedTuple):
         """
         graph, options, kernel, cut = self.graph, self.options, self.kernel, set[str]()
         if timing or kernel is None or order != "program":
-            machine, engine, found = (
-                (options.profile, options.l2_start),
-                options.engine,
-                None if timing else cut,
-            )
-            results, made = run_graph(graph, *machine, carriers, order, engine, timing=timing, cut=found)
+            more: Any = {"timing": timing, "cut": None if timing else cut}
+            machine = options.profile, options.l2_start
+            results, made = run_graph(graph, *machine, carriers, order, options.engine, **more)
             return results if timing else [], made["c"], cut
         import numpy as np
 

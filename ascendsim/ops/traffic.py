@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ascendsim.ops.results import KernelResult
     from ascendsim.program.kernel import Kernel
 
-# Bytes that cannot be told apart by operand: dirty ones that leave L2, and tiles that go nowhere.
+# Bytes of no single operand: dirty ones that leave L2, and tiles that go nowhere.
 ANY = "any"
 
 

@@ -166,7 +166,7 @@ class Kernel:
 
 
 def unknown_costs(kernel: Kernel, profile: Profile) -> str:
-    """Return what nobody has published of the costs of a kernel, in words, as for its `note`; or ""."""
+    """Return the names of a kernel's costs that nobody has published, as for its `note`; "" for none."""
     found: dict[str, None] = {}
     for phase in kernel.phases:
         for work, _ in phase.folded():

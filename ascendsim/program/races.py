@@ -91,7 +91,7 @@ def needed(program: Program) -> Iterator[Pair]:
 
 
 def kind_of(made: Instruction) -> str:
-    """Return what an instruction does to its slice of GM: "read", "write" or "atomic" (it adds)."""
+    """Return how an instruction uses its slice of GM: "read", "write" or "atomic" (it adds)."""
     if getattr(made, "dst", None) is not made.gm:
         return "read"
     return "atomic" if getattr(made, "atomic", False) else "write"
@@ -159,7 +159,7 @@ def unordered(program: Program) -> list[Pair]:
 
 
 def first_race(program: Program) -> str:
-    """Return what the flags of a program leave unordered, the first in words; "" for nothing."""
+    """Return the first race of a program with flags, in words; "" for none."""
     found = unordered(program) if program.own_slots >= 0 else ()
     return f"{race(found[0], program)} (`check_flags` shows all of them)" if found else ""
 

@@ -66,7 +66,8 @@ def read_pto(
         )
     function = parse(text)
     numbers = [name[1:] for name, kind in function.arguments if kind.name != "pto.ptr"]
-    if not all(isinstance(name, str) for name in arguments or ()) or not isinstance(arguments or {}, Mapping):
+    named = isinstance(arguments or {}, Mapping) and all(isinstance(name, str) for name in arguments or ())
+    if not named:
         raise ProgramError(f"arguments gives numbers by name, such as {{'n': 32}}, got {shown(arguments)}")
     for name in (arguments or {}).keys() - {*numbers}:
         function.place.refuse(
@@ -113,7 +114,7 @@ def _biased(done: Performed) -> bool:
 
 
 def _only(found: Sequence[tuple[Performed, str]], does: str) -> str:
-    """Return what all operations have; refuse the first that has another; "" where there are none."""
+    """Return the format of all operations, and refuse the first of another; "" without operations."""
     [known, *_] = [own for _, own in found] or [""]
     for done, own in found:
         if own != known:

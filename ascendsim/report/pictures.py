@@ -131,7 +131,7 @@ PIPE_COLOURS = {
 # More rows would be too thin to read; grouped calls and networks have dozens of kernels.
 MOST_KERNELS = 8
 _BINS = 1_500  # about two a pixel of the left plot
-_WINDOW_SPANS = 60  # as many as can be told apart in the right one
+_WINDOW_SPANS = 60  # more would be too narrow to see in the right picture
 _STRIP = 0.04  # of the width of the rest: room for a line of text that stands upright
 
 

@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import struct
 import threading
 import time
@@ -157,6 +158,37 @@ def test_what_only_looks_deep_is_read(text):
     import tomllib
 
     assert parse_toml(text) == tomllib.loads(text)
+
+
+def without_strings(text, marks):
+    """Take strings out of a text, character by character; comments too, which end as the line does."""
+    made, at = "", 0
+    while at < len(text):
+        mark = next((mark for mark in marks if text.startswith(mark, at)), None)
+        if mark is None:
+            made, at = made + text[at], at + 1
+            continue
+        end, closing = at + len(mark), "\n" if mark == "#" else mark
+        while end < len(text) and not text.startswith(closing, end):
+            if text[end] == "\n" and mark in ("'", '"') and len(marks) > 1:
+                break
+            escapes = text[end] == "\\" and mark[0] == '"'
+            if escapes and end + 1 == len(text):
+                break
+            end += 2 if escapes else 1
+        closes = mark != "#" and text.startswith(closing, end)
+        made, at = made + '""', end + len(mark) * closes
+    return made
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_strings_and_comments_are_taken_out_as_character_by_character(seed):
+    draw = random.Random(seed)
+    toml, json = ('"""', "'''", '"', "'", "#"), ('"',)
+    for marks, pattern in ((toml, files_module._TOML_TEXT), (json, files_module._JSON_TEXT)):
+        for _ in range(200):
+            text = "".join(draw.choices(("'", "'''", '"', '"""', "\\", "\n", "#", "[", "a"), k=12))
+            assert pattern.sub('""', text) == without_strings(text, marks), text
 
 
 def test_a_depth_at_the_limit_is_read_and_one_more_is_not():

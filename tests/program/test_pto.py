@@ -537,7 +537,7 @@ def test_what_a_call_lacks_is_said():
         read_pto(text, PROFILE, arguments={"n": 32, "m": 1})
     with pytest.raises(ProgramError, match="arguments gives x, no number that vadd takes; it takes none"):
         read_pto(KERNELS["vadd"], PROFILE, arguments={"x": 1})
-    for odd in ([("n", 32)], {1: 2}):
+    for odd in ([("n", 32)], {1: 2}, 5):
         with pytest.raises(ProgramError, match="arguments gives numbers by name"):
             read_pto(text, PROFILE, arguments=odd)
     with pytest.raises(CapacityError, match=r"line 16: UB of 910B2 holds 196608 bytes"):

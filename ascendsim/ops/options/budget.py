@@ -131,12 +131,12 @@ def require_instructions(
         return
     fed = _fed(graph)
     counts = {kernel.name: sized_instructions(kernel, profile, fed) for kernel in graph.kernels}
-    sized = sum(counts.values())
+    sized, counted, about = sum(counts.values()), 0, "about"
     if most <= SIZES_TOO_LOW * _narrow(graph) * sized and sized <= max(most, QUICKLY_CUT):
-        counted = 0
         # The largest first, of many as far as it takes to refuse: to cut one into tasks may take a second.
         for kernel in sorted(graph.kernels, key=lambda kernel: -counts[kernel.name]):
             if counted > max(most, QUICKLY_CUT):
+                about = "at least about"
                 break
             with saying_whose(kernel.name, kernel.facts.get("plan")):
                 counts[kernel.name] = reckoned_instructions(kernel)
@@ -145,7 +145,7 @@ def require_instructions(
     if most_instructions is not None and total > most_instructions:
         largest = max(counts, key=lambda name: counts[name])
         raise BudgetError(
-            f"about {total:,} instructions, {counts[largest]:,} of them in {largest}, are more than "
+            f"{about} {total:,} instructions, {counts[largest]:,} of them in {largest}, are more than "
             f"most_instructions, which is {most_instructions:,}; take a smaller batch or larger base blocks, "
             "or raise most_instructions (None: no limit; --most-instructions 0)"
         )

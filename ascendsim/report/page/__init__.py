@@ -36,7 +36,7 @@ class Dot(NamedTuple):
 
     mark   stands beside the dot: a short name, or its number in the table below
     bar    from where to where `y` may lie; None: nobody asked
-    group  what it is told apart by, with a colour and a line of the legend for each group; "" for none
+    group  the name of its group, which has a colour and a line of the legend; "" for none
     """
 
     mark: str

@@ -188,19 +188,20 @@ _PLAN = re.compile(r"plan-(\d+)\.toml")
 class Exported(NamedTuple):
     """One of the best plans, and its files.
 
+    rank        by its times, of all plans that were timed; None: it may not be taken
     plan_file   what `--tiling` takes
     entry_file  the vendor's entry (runtime_kb); "" where there is none, and why in `no_entry`
     """
 
-    rank: int
+    rank: int | None
     trial: Trial
     plan_file: str
     entry_file: str
     no_entry: str
 
 
-def top(tuner: Tuner, count: int) -> list[Trial]:
-    """Return the best plans of those that were timed under every start, the best first; then the usual one.
+def top(tuner: Tuner, count: int) -> dict[Trial, int | None]:
+    """Return the best plans of those that were timed under every start, and the usual one, with their ranks.
 
     Of plans that take equal times under every start, which are not told apart here, there is the first.
     """
@@ -208,8 +209,9 @@ def top(tuner: Tuner, count: int) -> list[Trial]:
     different: dict[Any, Trial] = {}
     for trial in sorted(filter(lambda trial: tuner.allowed(trial.plan), full), key=tuner.score):
         different.setdefault(trial.times_us, trial)
-    best = [*different.values()][:count]
-    return best + [trial for trial in full if trial.found_by == USUAL and trial not in best]
+    ranks = {times: rank for rank, times in enumerate(different, start=1)}
+    usual = [trial for trial in full if trial.found_by == USUAL]
+    return {trial: ranks.get(trial.times_us) for trial in (*[*different.values()][:count], *usual)}
 
 
 @default_arithmetic
@@ -222,7 +224,8 @@ def export(folder: Path, tuner: Tuner, count: int) -> list[Exported]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder}: is no folder ({error.strerror or error}); name another") from None
-    found = [_written(folder, tuner, rank, trial) for rank, trial in enumerate(top(tuner, count), start=1)]
+    plans = enumerate(top(tuner, count).items(), start=1)
+    found = [_written(folder, tuner, number, *ranked) for number, ranked in plans]
     starts = tuner.question.starts
     headings = ("rank", "plan_file", "entry_file", "no_entry", *(f"us_{start}" for start in starts))
     headings += "found_by", "plan"
@@ -236,8 +239,8 @@ def export(folder: Path, tuner: Tuner, count: int) -> list[Exported]:
     return found
 
 
-def _written(folder: Path, tuner: Tuner, rank: int, trial: Trial) -> Exported:
-    asked, plan_file, entry_file = tuner.question, f"plan-{rank:02}.toml", f"entry-{rank:02}.json"
+def _written(folder: Path, tuner: Tuner, number: int, trial: Trial, rank: int | None) -> Exported:
+    asked, plan_file, entry_file = tuner.question, f"plan-{number:02}.toml", f"entry-{number:02}.json"
     about = f"{asked.gradient} of {asked.title}: rank {rank} by the times that were found"
     if trial.found_by == USUAL:
         about = f"{asked.gradient} of {asked.title}: the usual plan, to compare"
