@@ -16,7 +16,7 @@ import numpy as np
 from ascendsim.errors import ProgramError
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.numerics.casts import rounded
-from ascendsim.numerics.dtypes import ELEMENTS, FLOAT_NAMES, Integer, find
+from ascendsim.numerics.dtypes import ELEMENTS, FLOAT_NAMES, Integer
 from ascendsim.program.checked import CheckedMemory, PhaseWatch
 from ascendsim.program.instruction import Instruction
 from ascendsim.program.kernel import Core, Kernel, Phase, require_apart
@@ -121,13 +121,14 @@ def _require_given(kernel: Kernel, gm: dict[str, Carrier]) -> None:
 def _require_values(kernel: str, tensor: GmTensor, array: Carrier) -> None:
     """Refuse an element that is no value of its tensor's format."""
     exact = values = array.astype(np.float32, copy=False)
-    fmt, mend = find(tensor.dtype, ELEMENTS), "round it before (`round_to` of ascendsim.numerics.casts)"
-    is_whole = isinstance(fmt, Integer)
-    if is_whole:
+    # None for the words of a table, as the scales of a Fixpipe are: they have no format of elements.
+    fmt = next((one for one in ELEMENTS if one.name == tensor.dtype), None)
+    is_whole, mend = isinstance(fmt, Integer), "round it before (`round_to` of ascendsim.numerics.casts)"
+    if isinstance(fmt, Integer):
         end = 2 ** (fmt.bits - 1)
         exact = values.clip(-float(end), float(end - 1)).round()
         mend = f"give whole numbers from {-end:,} to {end - 1:,}"
-    else:
+    elif fmt:
         exact = rounded(values, tensor.dtype)
     for at in np.argwhere((exact != values) & (is_whole | ~np.isnan(values)))[:1].tolist():
         raise ProgramError(
