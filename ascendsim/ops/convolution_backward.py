@@ -181,6 +181,7 @@ def _done(
     threads   what shares the work of a call without timing; None: with timing
     """
     if threads is None:
+        options.require_products(call, decision.wanted)
         return _timed(known_graph(call, decision.wanted), call, carriers, options, order)
     made, cut = make_gradients(call, decision.wanted, carriers, options, order, threads)
     return Done([], made, str(call.accumulation), call.plans, cut)
@@ -232,6 +233,7 @@ def estimate(
         )
     decision, call = planned_call(problem, options, dtype, cube_math_type, output_mask, strides)
     machine = options.profile, options.l2_start, options.engine
+    options.require_products(call, decision.wanted)
     graph = options.within(lower(call, decision.wanted))
     bound = None if stop_above is None or stop > MOST_CYCLES else stop
     results = time_graph(graph, *machine, stop_above=bound)

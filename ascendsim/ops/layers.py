@@ -142,6 +142,7 @@ def lowered_layer(
     def fields(results: list[KernelResult]) -> dict[str, Any]:
         return common_fields(options, decision, str(call.accumulation), results, call.plans)
 
+    options.require_products(call, decision.wanted)
     return LoweredLayer(lower(call, decision.wanted), call.dtypes, fields)
 
 
@@ -162,6 +163,7 @@ def _tbc(
     views = {name: View.row_major(shape) for name, shape in shapes.items()}
     views |= {grad: views[grad.removeprefix("grad_")] for grad in GRADIENTS}
     call = tbc_call(views, problem.padding, decision, options)
+    options.require_products(call, decision.wanted)
 
     def fields(results: list[KernelResult]) -> dict[str, Any]:
         made = common_fields(options, decision, str(call.accumulation), results, call.plans)

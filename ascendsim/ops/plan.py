@@ -184,6 +184,11 @@ class Tiling:
         return prod(max(1, getattr(self, name)) for name in (*GRID, "pixel_dim", "group_dim"))
 
     @property
+    def base(self) -> tuple[int, int, int]:
+        """The sides m, n and k of a base block and a slice."""
+        return self.base_m, self.base_n, self.base_k
+
+    @property
     def block_m(self) -> int:
         """Rows of the block that a core takes at a time."""
         return self.single_core_m or self.base_m

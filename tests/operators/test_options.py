@@ -3,6 +3,7 @@
 import contextlib
 import random
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 from time import monotonic
@@ -351,15 +352,28 @@ def test_a_call_whose_sizes_say_little_is_counted(problem):
         ConvProblem((1, 16, 1024, 1024), (16, 16, 255, 255)),  # 66 million tiles
         ConvProblem((10**6, 64, 56, 56), (64, 64, 3, 3), 1, 1),
         ConvProblem((2**31 - 1, 1, 8, 8), (1, 1, 3, 3), 1, 1),
+        ConvProblem((1, 1, 1024, 1024), (1, 1, 255, 255)),  # one channel in groups of 16
+        ConvProblem((1, 10**6, 8, 8), (10**6, 10**6, 1, 1)),
+        ConvProblem((1, 16, 10**5, 10**5), (16, 16, 3, 3), 1, 1),
+        ConvProblem((16, 64, 2 * 10**8), (64, 64, 3), 1, 1),
     ],
 )
-def test_a_call_far_beyond_its_budget_is_refused_before_it_is_cut_into_tasks(problem, monkeypatch):
+@pytest.mark.parametrize("product", ["910B2", "910_95", "310P3", "910A"])
+def test_a_call_far_beyond_its_budget_is_refused_before_it_is_cut_into_tasks(problem, product, monkeypatch):
+    """In a number of steps that does not grow with the call: one lists some thousands of plans at most."""
+
     def cut(kernel):
         raise AssertionError(f"{kernel.name} is cut into tasks")
 
     monkeypatch.setattr("ascendsim.ops.options.budget.reckoned_instructions", cut)
-    with pytest.raises(BudgetError, match=r"about [\d,]+ instructions, .* more than most_instructions"):
-        estimate(problem)
+    steps, tracer = [], sys.getprofile()
+    sys.setprofile(lambda _, event, __: steps.append(event))
+    try:
+        with pytest.raises(BudgetError, match=r"about [\d,]+ instructions, .* more than most_instructions"):
+            estimate(problem, product=product)
+    finally:
+        sys.setprofile(tracer)
+    assert len(steps) < 200_000
 
 
 @pytest.mark.parametrize("calls", [40, pytest.param(400, marks=pytest.mark.slow)])
@@ -368,8 +382,7 @@ def test_what_sizes_alone_say_is_no_more_than_is_made(calls, monkeypatch):
     found, counted = [], budget.require_instructions
 
     def kept(graph, profile, *limits):
-        fed = budget._fed(graph)
-        sized = sum(budget.sized_instructions(kernel, profile, fed) for kernel in graph.kernels)
+        sized = sum(budget.sized_instructions(kernel, profile) for kernel in graph.kernels)
         found.append((sized, sum(map(reckoned_instructions, graph.kernels))))
         counted(graph, profile, *limits)
 

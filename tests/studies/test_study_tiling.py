@@ -118,6 +118,21 @@ def test_taps_that_meet_padding_alone_are_not_counted():
     assert VOLUMES["one depth"].met_macs == 4 * 64 * 64 * 1 * 40 * 40
 
 
+@pytest.mark.parametrize(("size", "kernel"), [(1, 7), (5, 3), (12, 5)])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("pad", [0, 1, 13])
+def test_the_products_that_meet_an_element_are_counted_as_they_are_listed(size, kernel, stride, dilation, pad):
+    if size + 2 * pad >= (kernel - 1) * dilation + 1:
+        problem = ConvProblem((1, 1, size), (1, 1, kernel), stride, pad, dilation)
+        places = [
+            pixel * stride + tap * dilation - pad
+            for tap in range(kernel)
+            for pixel in range(problem.grad_output[2])
+        ]
+        assert problem.met_macs == sum(0 <= place < size for place in places)
+
+
 @pytest.mark.parametrize("layer", VOLUMES.values(), ids=VOLUMES)
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize("product", ["910B2", "950PR_9589"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.frozen import cached_property
@@ -90,6 +91,15 @@ class Call:
         if schedule_named(self.plans[gradient].schedule).makes == gradient:
             return None
         return gradient_product(self.problem, gradient, self.compute_dtype, self.profile)
+
+    def least_mmads(self, gradient: str, schedule: Schedule) -> int:
+        """Return how many Mmads a gradient takes at least: its multiply-adds in whole base blocks."""
+        problem, gemm, base = self.problem_of(gradient), schedule.gemm, schedule.tiling.base
+        if self.as_product(gradient):
+            return int(gemm.mmads(base))
+        # Of two channels, and of all that fill up groups besides; a nest may leave out what meets padding.
+        each = min(schedule.macs_of(problem), problem.met_macs) // prod(problem.weight[:2])
+        return int(each * gemm.channel_pairs // prod(map(min, gemm.sizes, base)))
 
     def merge_of(self, gradient: str) -> int:
         """Return the number of groups that the plan of a gradient merges into one."""

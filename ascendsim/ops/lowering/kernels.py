@@ -74,10 +74,11 @@ def product_kernel(
     compute_dtype: str,
     op_type: str = "",
     note: str = "",
+    mmads: int = 0,
 ) -> Kernel:
-    """Return the kernel of a product under its schedule; its facts hold the plan."""
+    """Return the kernel of a product under its schedule; its facts hold the plan, and its least Mmads."""
     tensors = {tensor.name: tensor for tensor in schedule.tensors}
-    facts = {"plan": plan}
+    facts = {"plan": plan, "mmads": mmads or schedule.gemm.mmads(schedule.tiling.base)}
     named = name, schedule.phases_under(math), tensors, math, macs, compute_dtype, note
     return Kernel(*named, facts=facts, op_type=op_type, launched=schedule.launched)
 
@@ -279,7 +280,8 @@ def _product(call: Call, gradient: str, schedule: Schedule, op_type: str, note: 
     plan = call.plans[gradient]
     if not plan.by_rule:
         plan = replace(plan, tiling=schedule.canonical)
-    return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes)
+    mmads = call.least_mmads(gradient, schedule)
+    return product_kernel(gradient, schedule, plan, math, macs, call.compute_dtype, op_type, notes, mmads)
 
 
 def _vector(call: Call, graph: GraphBuilder) -> VectorKernels:

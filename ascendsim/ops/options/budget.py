@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ascendsim.errors import BudgetError, refusal, whole
-from ascendsim.ops.plan import Plan, saying_whose
+from ascendsim.ops.lowering.call import GRADIENTS, MOST_MACS
+from ascendsim.ops.plan import saying_whose
 from ascendsim.program import walk as w
 from ascendsim.program.program import CHUNK, NestProgram, Program, walk_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ascendsim.ops.lowering.call import Call
     from ascendsim.ops.lowering.graph import Graph
     from ascendsim.profile import Profile
     from ascendsim.program.kernel import Kernel
@@ -24,10 +26,13 @@ if TYPE_CHECKING:
 BYTES_PER_ELEMENT = 16
 # Of an estimate: nests, tables and the transfers listed for L2. 3 to 13 were measured; rounded up as above.
 BYTES_PER_INSTRUCTION = 16
-# Sizes alone may be so many times too low, 170 of groups; more of narrow layers (`_narrow`). A call that is
-# small even so is not counted. Nor is one of more than QUICKLY_CUT by the least that its sizes allow where
-# these are too many: to cut it into tasks takes longer than to say no.
-SIZES_TOO_LOW, QUICKLY_CUT = 200, 10**7
+# Sizes alone may be so many times too low, 387 of groups. A call that is small even so is not counted. Nor is
+# one of more than QUICKLY_CUT by the least that its sizes allow where these are too many: to cut it into
+# tasks takes longer than to say no.
+SIZES_TOO_LOW, QUICKLY_CUT = 400, 10**7
+# A multiplication and the loads of both its tiles; or of one, where the other is read for a whole sum again,
+# and the sum leaves.
+FED = 3
 # Whole tasks that are walked before the others are taken to be like them.
 TASKS_WALKED = 4
 
@@ -50,18 +55,17 @@ def reckoned_bytes(shapes: Iterable[Sequence[int]]) -> int:
     return BYTES_PER_ELEMENT * sum(map(prod, shapes))
 
 
-def sized_instructions(kernel: Kernel, profile: Profile, fed: int) -> int:
+def sized_instructions(kernel: Kernel, profile: Profile) -> int:
     """Return a guess at how many instructions a kernel has, from its sizes alone.
 
-    So many as `fed` says for each base block and K slice, a transfer for each UB full of the tensors' bytes,
-    and one for each image: most loops turn image by image.
+    FED for each base block and K slice, a transfer for each UB full of the tensors' bytes, and one for each
+    image: most loops turn image by image.
     """
-    tensors, plan = kernel.tensors.values(), kernel.facts.get("plan")
+    tensors = kernel.tensors.values()
     transfers = sum(tensor.size_bytes for tensor in tensors) // profile.buffers["UB"].capacity_bytes
-    images = max((tensor.shape[0] for tensor in tensors if len(tensor.shape) > 2), default=0)
-    tiling = plan.tiling if isinstance(plan, Plan) else None
-    block = tiling.base_m * tiling.base_n * tiling.base_k if tiling else 1
-    return (fed * kernel.macs // block if tiling else 0) + transfers + images
+    activations = (tensor.shape for tensor in tensors if "weight" not in tensor.name)
+    images = max((shape[0] for shape in activations if len(shape) > 2), default=0)
+    return FED * int(kernel.facts.get("mmads", 0)) + transfers + images
 
 
 def reckoned_instructions(kernel: Kernel) -> int:
@@ -70,25 +74,6 @@ def reckoned_instructions(kernel: Kernel) -> int:
     Right for short programs, and within a factor of 2 for long ones.
     """
     return sum(len(cores) * _about(work.build()) for phase in kernel.phases for work, cores in phase.folded())
-
-
-def _narrow(graph: Graph) -> int:
-    """Return how many times fewer channels the weights of a call have than fractals, on both sides."""
-    sides = graph.inputs["weight"].shape[:2] if "weight" in graph.inputs else (1, 1)
-    return prod(-(-16 // max(1, min(16, side))) for side in sides)
-
-
-def _fed(graph: Graph) -> int:
-    """Return how many instructions at least a base block takes for the multiply-adds that are asked for.
-
-    A multiplication and the loads of both its tiles, one of which may serve others too. Groups side by side
-    in a fractal are multiplied with each other, and all but a group with itself is for nothing.
-    """
-    weight, tensors = graph.inputs.get("weight"), {**graph.outputs, **graph.inputs}
-    image, made = tensors.get("grad_input", tensors.get("input")), tensors.get("grad_output")
-    if not (weight and image and made) or image.shape[1] * made.shape[1] <= prod(weight.shape[:2]):
-        return 3
-    return max(3, 2 * _narrow(graph))
 
 
 def _about(program: Program) -> int:
@@ -125,22 +110,45 @@ def require_instructions(
 
     Raises   BudgetError
     """
-    limits = [most_instructions, None if most_bytes is None else most_bytes // BYTES_PER_INSTRUCTION]
-    most = min((limit for limit in limits if limit is not None), default=None)
-    if most is None:
-        return
-    fed = _fed(graph)
-    counts = {kernel.name: sized_instructions(kernel, profile, fed) for kernel in graph.kernels}
-    sized, counted, about = sum(counts.values()), 0, "about"
-    if most <= SIZES_TOO_LOW * _narrow(graph) * sized and sized <= max(most, QUICKLY_CUT):
+    most = _most(most_instructions, most_bytes)
+    counts = {kernel.name: sized_instructions(kernel, profile) for kernel in graph.kernels}
+    about = "about"
+    if most <= SIZES_TOO_LOW * sum(counts.values()):
         # The largest first, of many as far as it takes to refuse: to cut one into tasks may take a second.
         for kernel in sorted(graph.kernels, key=lambda kernel: -counts[kernel.name]):
-            if counted > max(most, QUICKLY_CUT):
+            if sum(counts.values()) > max(most, QUICKLY_CUT):
                 about = "at least about"
                 break
             with saying_whose(kernel.name, kernel.facts.get("plan")):
                 counts[kernel.name] = reckoned_instructions(kernel)
-            counted += counts[kernel.name]
+    _require(counts, about, most_instructions, most_bytes)
+
+
+def require_products(
+    call: Call, wanted: Sequence[bool], most_instructions: int | None, most_bytes: int | None
+) -> None:
+    """Refuse a large call before it is lowered, if its products alone have more instructions than are wanted.
+
+    Raises   BudgetError
+    """
+    if call.problem.macs > MOST_MACS:  # others are lowered as fast
+        names = [name for name, asked in zip(GRADIENTS, wanted, strict=True) if asked and name in call.plans]
+        counts = {name: FED * call.least_mmads(name, call.schedule(name)) for name in names}
+        if sum(counts.values()) > max(_most(most_instructions, most_bytes), QUICKLY_CUT):
+            _require(counts, "at least about", most_instructions, most_bytes)
+
+
+def _most(most_instructions: int | None, most_bytes: int | None) -> float:
+    """Return how many instructions are wanted, by whichever limit is the lower."""
+    return min(
+        inf if most_instructions is None else most_instructions,
+        inf if most_bytes is None else most_bytes // BYTES_PER_INSTRUCTION,
+    )
+
+
+def _require(
+    counts: Mapping[str, int], about: str, most_instructions: int | None, most_bytes: int | None
+) -> None:
     total = sum(counts.values())
     if most_instructions is not None and total > most_instructions:
         largest = max(counts, key=lambda name: counts[name])

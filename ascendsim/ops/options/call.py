@@ -31,7 +31,13 @@ from ascendsim.ops.lowering.notes import (
     UNTIMED_NOTE,
     whose_tilings,
 )
-from ascendsim.ops.options.budget import budget_given, reckoned_bytes, require_bytes, require_instructions
+from ascendsim.ops.options.budget import (
+    budget_given,
+    reckoned_bytes,
+    require_bytes,
+    require_instructions,
+    require_products,
+)
 from ascendsim.ops.options.keywords import CHOICES, CallOptions, Keywords, ProductOptions, l2_start_given
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem, stored_name
@@ -45,6 +51,7 @@ from ascendsim.rules.typed import typed
 from ascendsim.timing.l2 import l2_note
 
 if TYPE_CHECKING:
+    from ascendsim.ops.lowering.call import Mask
     from ascendsim.ops.lowering.graph import Graph
     from ascendsim.ops.problems.matmul import MatmulProblem
 
@@ -200,6 +207,13 @@ class Options(Keywords):
         """
         require_instructions(graph, self.profile, self.most_instructions, self.most_bytes)
         return graph
+
+    def require_products(self, call: Call, wanted: Mask) -> None:
+        """Refuse a call, before it is lowered, whose products have more instructions than are wanted.
+
+        Raises   BudgetError
+        """
+        require_products(call, wanted, self.most_instructions, self.most_bytes)
 
     def require_room(self, *shapes: Sequence[int]) -> None:
         """Refuse a call whose tensors, given and made, need more bytes than are wanted.

@@ -212,8 +212,10 @@ class ConvProblem:
         )
         met = 1
         for taps, small, big, stride, dilation, (pad, _) in axes:
-            places = (pixel * stride + tap * dilation - pad for tap in range(taps) for pixel in range(small))
-            met *= sum(0 <= place < big for place in places)
+            # Of pixels those whose place is in the image, counted and not listed.
+            begins = (tap * dilation - pad for tap in range(taps))
+            ends = ((max(0, -(at // stride)), min(small, -((at - big) // stride))) for at in begins)
+            met *= sum(max(0, end - first) for first, end in ends)
         return self.batch * self.weight[0] * self.weight[1] * met
 
     def check_grad_output(self, shape: tuple[int, ...]) -> None:

@@ -129,6 +129,11 @@ class DgradGemm(SlidingGemm):
         return self.weights.shape[6]
 
     @property
+    def channel_pairs(self) -> int:
+        """Pairs of channels that are multiplied with each other, those that fill up groups of C0 included."""
+        return self.groups * self.channel_groups * self.sliding.c0 * self.columns
+
+    @property
     def taps(self) -> int:
         """Taps of the kernel in H and W."""
         return self.sliding.kernel[0] * self.sliding.kernel[1]
@@ -216,6 +221,11 @@ class WgradGemm(SlidingGemm):
     def rows(self) -> int:
         """Rows of the product: small-side channels of one group, padded to C0."""
         return self.small.shape[3] * self.sliding.c0
+
+    @property
+    def channel_pairs(self) -> int:
+        """Pairs of channels that are multiplied with each other, those that fill up groups of C0 included."""
+        return self.groups * self.rows * self.big.shape[3] * self.sliding.c0
 
     @property
     def sizes(self) -> tuple[int, int, int]:

@@ -9,6 +9,7 @@ strips of 3 are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -66,6 +67,13 @@ class Strips(NamedTuple):
         return [self.strip(left * self.height) for left in range(0, columns, step)]
 
     @property
+    def kinds(self) -> list[Strip]:
+        """The last strip of each width, wider ones first: two at most, however many strips there are."""
+        columns = self.sliding.out_size[1]
+        ends = dict.fromkeys((columns // self.width - 1, (columns - 1) // self.width))
+        return [self.strip(number * self.width * self.height) for number in ends]
+
+    @property
     def height(self) -> int:
         """Rows of every strip."""
         return self.sliding.out_size[0]
@@ -80,13 +88,14 @@ class Strips(NamedTuple):
         strip = self.strip(pixel)
         return (pixel - strip.first) // strip.width
 
-    def runs(self, most: int, rows: int = 0) -> list[Pair]:
+    def runs(self, most: int, rows: int = 0, of: Sequence[Strip] = ()) -> list[Pair]:
         """Return runs (first pixel, pixels) of at most `most` pixels, which end where strips end.
 
         rows   runs also end after every `rows` rows; 0: only where the strip ends
+        of     the strips that are cut; none: all
         """
         found = []
-        for first, _, width in self.all:
+        for first, _, width in of or self.all:
             for part in range(0, self.height, rows or self.height):
                 end = min(part + (rows or self.height), self.height) * width
                 found += [(first + at, min(most, end - at)) for at in range(part * width, end, most)]

@@ -109,7 +109,7 @@ def _few(gemm: DgradGemm | WgradGemm, tilings: Sequence[Tiling]) -> Sequence[Til
 
 
 def _mmads(gemm: DgradGemm | WgradGemm | MatmulGemm, tiling: Tiling) -> int:
-    return gemm.mmads((tiling.base_m, tiling.base_n, tiling.base_k))
+    return gemm.mmads(tiling.base)
 
 
 def _cycles(gemm: MatmulGemm, profile: Profile, tiling: Tiling) -> int:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -89,8 +90,7 @@ class StreamTasks(WgradTasks):
         """The product as strips of each width see it."""
         if not self.tiling.strip_w:
             return [self.gemm]
-        kinds = {strip.width: strip for strip in self.strips.all}
-        return [replace(self.gemm, sliding=self.strips.sliding_of(strip)) for strip in kinds.values()]
+        return [replace(self.gemm, sliding=self.strips.sliding_of(strip)) for strip in self.strips.kinds]
 
     @property
     def _most(self) -> int:
@@ -160,7 +160,10 @@ class StreamTasks(WgradTasks):
         """Bytes of L1 for one tile of the right operand."""
         if not self.tiling.strip_w:
             return super().l1_budget
-        return self.beside(int(self.pixels.left[:, 1].max()))
+        runs = self.strips.runs(self._most, of=self.strips.kinds)
+        if self.tiling.stream_axis == "height":
+            runs += self.strips.runs(self._most, self.length, self.strips.kinds)
+        return self.beside(int(self.left_tiles(np.array(runs))[:, 1].max()))
 
     @cached_property
     def column_blocks(self) -> list[Columns]:
@@ -238,32 +241,33 @@ class StreamTasks(WgradTasks):
         return self.reducing_of(tasks_of(BLOCK, whole, *outer, *tiles))
 
     @property
-    def units(self) -> Numbers:
-        """The number of the task of each of them."""
-        return self._units[0]
+    def _sides(self) -> tuple[int, int]:
+        """How many tasks there are along the rows, and along the columns."""
+        return -(-self.gemm.rows // self.tiling.block_m), -(-self.gemm.output.shape[3] // self.tiling.block_n)
 
     @property
     def count(self) -> int:
         """How many tasks there are."""
-        return self._units[1]
+        return self.gemm.groups * len(self.gemm.depths) * prod(self._sides)
 
     @cached_property
-    def _units(self) -> tuple[Numbers, int]:
-        """Both.
+    def units(self) -> Numbers:
+        """The number of the task of each of them.
 
         Tasks are tiles of single_core_m x single_core_n of the result at each kernel depth. Those that meet
         padding alone are counted as any, and skipped by the core that gets them.
         """
         gemm, t, tasks = self.gemm, self.tiling, self.wholes
-        row, rows = parts_of(self.row_tiles, t.block_m)
+        rows, columns = self._sides
+        row, _ = parts_of(self.row_tiles, t.block_m)
         firsts = np.array([block.first_column for block in self.column_blocks])
         axes = {
             "group": (tasks["group"], gemm.groups),
             "d": (tasks["depth"], len(gemm.depths)),
             "m": (row[tasks["row"]], rows),
-            "n": (firsts[tasks["column"]] // t.block_n, -(-gemm.output.shape[3] // t.block_n)),
+            "n": (firsts[tasks["column"]] // t.block_n, columns),
         }
-        return numbered("grad_weight", t.task_order, axes)
+        return numbered("grad_weight", t.task_order, axes)[0]
 
     @property
     def tail(self) -> int:
