@@ -48,7 +48,7 @@ class Loops(Nest):
 
         # Every wait follows from the slots that instructions touch. The weights of a column block are one
         # tile: a slot for each kernel depth that a pixel meets, and for each box of taps.
-        image_bytes = max(tile.l1_bytes for tile in cut.left_tiles.values())
+        image_bytes = int(cut.left_bytes.max())
         images = self.ring("L1", image_bytes, "image", tiling.al1_buffers)
         boxes, most = len(cut.right_boxes), max(len(pairs) for pairs in gemm.depths)
         box_bytes = max(box.groups for box in cut.right_boxes) * gemm.sliding.c0 * n * size

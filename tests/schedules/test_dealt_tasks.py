@@ -155,7 +155,7 @@ def spelled(cut, tasks):
     lefts, rights, found, t = {}, {}, [], cut.tiling
     for block in blocks_of(cut, tasks):
         run = block.first_pixel, block.pixels
-        shapes = [cut.left_tiles[*run, box]._replace(rows=None, cols=None) for box in cut.left_boxes]
+        shapes = [cut.tile(run, box)._replace(rows=None, cols=None) for box in cut.left_boxes]
         tiles = [
             (
                 lefts.setdefault((block.group, block.image, source, run), len(lefts)),

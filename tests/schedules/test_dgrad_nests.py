@@ -86,7 +86,7 @@ class Written:
                             self.weights(task, cut, kernel, rights[0])
                     for at, beside, groups in segment.slices:
                         a, own = self.l0[0].next(), self.l0[1].next()
-                        tile, s = cut.left_tiles[*run, segment.left], cut.gemm.sliding
+                        tile, s = cut.tile(run, segment.left), cut.gemm.sliding
                         rows = Im2col(tile.window, tile.first_pixel, run[1], at, groups, s.itemsize)
                         b.add(LoadL0A(a, image, rows))
                         taps = segment.right.rows * segment.right.cols, cut.gemm.backwards, beside, groups
@@ -139,7 +139,7 @@ class Written:
         if box in self.places[0]:
             self.left.point(self.places[0][box])
         if slot is None:
-            slot, tile = self.left.next(place), cut.left_tiles[task.first_pixel, task.pixels, box]
+            slot, tile = self.left.next(place), cut.tile((task.first_pixel, task.pixels), box)
             channels = slice(box.channel, box.channel + box.channels)
             index = task.group, task.image, source, channels, tile.rows, tile.cols
             if tile.rows is not None and self.ub:
@@ -148,7 +148,7 @@ class Written:
             if tile.clear:
                 # Where the kernel counts slots it clears the whole of one: room for the largest tile.
                 whole = self.counted and self.gemm.sliding.insert != (1, 1) and not self.ub
-                most = max(own.l1_bytes for own in cut.left_tiles.values())
+                most = max(cut.tile(run, own).l1_bytes for run in cut.pixel_tiles for own in cut.left_boxes)
                 cleared, size = most if whole else tile.l1_bytes, self.gemm.sliding.itemsize
                 self.b.add(FillL1(slot, cleared, tile.window.tile_shape, size))
                 if whole and tile.rows is not None:

@@ -11,11 +11,14 @@ from ascendsim import estimate
 from ascendsim.errors import ConfigError
 from ascendsim.instructions.cube import Im2col, Mmad, TapRows, Window
 from ascendsim.ops.lowering.kernels import lower
+from ascendsim.ops.options.budget import reckoned_instructions
 from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.problems.convolution import ConvProblem
+from ascendsim.ops.problems.sliding import Sliding
 from ascendsim.ops.reference.call import any_dgrad, reference_gradients
 from ascendsim.ops.reference.ordered import reduction_of
 from ascendsim.profile import load_profile
+from ascendsim.program.walk import alike
 from tests.helpers.both_engines import assert_engines_agree, time_kernel
 from tests.helpers.conv_cases import (
     SPLIT,
@@ -72,6 +75,55 @@ def planned(problem, loop, tiling=IN_TURN, profile=TOY, dtype="float16", **optio
 def kernel_of(name, loop, tiling=IN_TURN):
     nodes = lower(planned(PROBLEMS[name], loop, tiling), ONLY_INPUT).kernels
     return next(node for node in nodes if node.name == "grad_input")
+
+
+@pytest.mark.parametrize("nest", ["dgrad_shares", "kh", "khkw", "dgrad_split"])
+@everywhere
+def test_what_is_known_by_the_kind_of_a_tile_is_that_of_each_tile(name, nest):
+    plan = Plan("dgrad_passes", replace(IN_TURN, tap_loop=nest)) if nest in LOOPS else Plan(nest, IN_TURN)
+    if nest == "dgrad_split":
+        plan = replace(plan, tiling=replace(IN_TURN, kernel_split="hw", step_ka=9, step_kb=9))
+    call = call_of(PROBLEMS[name], profile=TOY)
+    try:
+        tasks = replace(call, plans=call.plans | {"grad_input": plan}).schedule("grad_input").tasks
+    except ConfigError:
+        assert nest == "dgrad_split"  # not every stride splits
+        return
+    for cut in getattr(tasks, "cuts", [tasks]):
+        boxes = list({box[1:]: box for box in cut.left_boxes if box.groups}.values())
+        if not boxes:
+            continue  # pixels that meet no tap
+        tiles = [[cut.tile(run, box) for box in boxes] for run in cut.pixel_tiles]
+        assert cut.left_bytes.tolist() == [max(tile.l1_bytes for tile in own) for own in tiles]
+        places = [
+            [(tile.rows, tile.cols) if tile.rows and tile.cols else (slice(0, 0),) * 2 for tile in own]
+            for own in tiles
+        ]
+        assert cut.windows.tolist() == [
+            [[number for own in both for number in (own.start, own.stop - own.start)] for both in each]
+            for each in places
+        ]
+        shapes = [
+            (run[1], *[tile._replace(rows=None, cols=None) for tile in own])
+            for run, own in zip(cut.pixel_tiles, tiles, strict=True)
+        ]
+        assert cut.pixel_shapes.tolist() == alike(shapes)
+
+
+@pytest.mark.parametrize("loop", [*LOOPS, ""])
+def test_no_more_image_tiles_are_made_for_a_higher_image(loop, monkeypatch):
+    made, tile = [], Sliding.tile
+    monkeypatch.setattr(Sliding, "tile", lambda *asked: made.append(asked) or tile(*asked))
+    counts = []
+    for height in (40, 400):
+        problem = ConvProblem((1, 16, height, 48), (16, 16, 3, 3), 1, 1)
+        call, plan = call_of(problem, profile=TOY), Plan("dgrad_shares", IN_TURN)
+        call = planned(problem, loop) if loop else replace(call, plans=call.plans | {"grad_input": plan})
+        made.clear()
+        [kernel] = [each for each in lower(call, ONLY_INPUT).kernels if each.name == "grad_input"]
+        assert reckoned_instructions(kernel)
+        counts.append(len(made))
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("data", ["wide", "special"])
@@ -158,7 +210,8 @@ def test_what_no_tap_reads_is_never_multiplied_and_stays_zero():
 def test_a_row_of_taps_needs_no_rows_around_its_pixels():
     # 16 pixels of 9 columns lie in two or three rows, and three rows of taps reach two rows further.
     def most(schedule):
-        return max(tile.window.rows for tile in schedule.tasks.left_tiles.values())
+        cut = schedule.tasks
+        return max(cut.tile(run, box).window.rows for run in cut.pixel_tiles for box in cut.left_boxes)
 
     call = planned(PROBLEMS["3x3"], "kh")
     usual = replace(

@@ -219,7 +219,7 @@ class TogetherNest(Nest):
         super().__init__(schedule.profile, schedule.name)
         cut, tiling, gemm = schedule.tasks, schedule.tiling, schedule.gemm
         m, n, size, tiles = tiling.base_m, tiling.base_n, gemm.sliding.itemsize, tiles_of(self, cut)
-        most = max(tile.l1_bytes for tile in cut.left_tiles.values())
+        most = int(cut.left_bytes.max())
         rings = ("L1", most, "A1"), ("L1", 4096, "B1")
         rings += ("L0A", m * tiling.base_k * size, "A0"), ("L0B", tiling.base_k * n * size, "B0")
         image_l1, weights_l1, l0a, l0b, l0c = (self.ring(*own) for own in (*rings, ("L0C", m * n * 4, "C0")))

@@ -122,7 +122,7 @@ def test_taps_that_meet_padding_alone_are_not_counted():
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("pad", [0, 1, 13])
-def test_the_products_that_meet_an_element_are_counted_as_they_are_listed(size, kernel, stride, dilation, pad):
+def test_products_that_meet_an_element_are_counted_as_they_are_listed(size, kernel, stride, dilation, pad):
     if size + 2 * pad >= (kernel - 1) * dilation + 1:
         problem = ConvProblem((1, 1, size), (1, 1, kernel), stride, pad, dilation)
         places = [

@@ -28,7 +28,7 @@ from ascendsim.ops.schedules.blocks import (
     TileSizes,
     begins_of,
 )
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, inserts_in_ub, spans_of
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, inserts_in_ub, numbered_windows
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
 from ascendsim.program.kernel import Phase
 from ascendsim.program.nest import Nest
@@ -58,7 +58,7 @@ class DgradTiles(BlockTiles):
         self.runs, self.wides = cut.pixel_tiles, cut.column_tiles
         # Kernels that count slots clear the whole of one before each copy that leaves gaps.
         gaps = self.gemm.sliding.insert != (1, 1) and cut.counted and not spread
-        self._cleared = max(cut.left_bytes.values()) if gaps else 0
+        self._cleared = int(cut.left_bytes.max()) if gaps else 0
         self.boxes, self.right_boxes = cut.left_boxes, cut.right_boxes
         self.heights, self.widths = ([count for _, count in own] for own in (self.runs, self.wides))
         self.channels = [slice(box.channel, box.channel + box.channels) for box in self.boxes]
@@ -74,9 +74,8 @@ class DgradTiles(BlockTiles):
         )
         count = len(self.runs)
         kinds = [(groups, box.rows * box.cols == 1) for (_, box, _), (_, _, groups) in self.products]
-        spans = [(run[1], spans_of(self.tile(at, 0), run[1])) for at, run in enumerate(self.runs)]
-        self.pixels = Axis(count, cut.pixel_costs)
-        self.counts, self.spans = Axis(count, self.heights), Axis(count, alike(spans))
+        self.pixels = Axis(count, cut.pixel_costs.tolist())
+        self.counts, self.spans = Axis(count, self.heights), Axis(count, cut.pixel_spans.tolist())
         self.columns, self.slices = Axis(len(self.wides), self.widths), Axis(len(kinds), alike(kinds))
         self.lefts = Axis(len(self.boxes), self.shapes)
         self.rights = Axis(len(self.right_boxes), [box.groups for box in self.right_boxes])
@@ -98,12 +97,12 @@ class DgradTiles(BlockTiles):
     @cached_property
     def read_of(self) -> Table:
         """Slices of an image that tiles read, by pixel tile and box: equal slices share a number."""
-        windows = np.reshape(alike(self.cut.windows), (len(self.runs), -1))
+        windows = numbered_windows(self.cut.windows)
         return self._nest.table(windows[:, self.shapes] + windows.size * np.array(self.slabs), name="read")
 
     def tile(self, pixels: int, box: int) -> ImageTile:
         """Return the image tile that a pixel tile needs under a box of taps."""
-        return self.cut.left_tiles[*self.runs[pixels], self.boxes[box]]
+        return self.cut.tile(self.runs[pixels], self.boxes[box])
 
     def clear(self, slot: Slot, pixels: int, box: int) -> FillL1 | None:
         """Clear an image tile: a strided copy leaves gaps, the zeros that the stride inserts."""
@@ -138,7 +137,7 @@ class DgradTiles(BlockTiles):
     def load_left(self, slot: Slot, source: Slot, pixels: int, at: int) -> LoadL0A:
         """Bring a slice of an image tile into L0A."""
         (segment, (first, _, groups)), run = self.products[at], self.runs[pixels]
-        tile, size = self.cut.left_tiles[*run, segment.left], self.gemm.sliding.itemsize
+        tile, size = self.cut.tile(run, segment.left), self.gemm.sliding.itemsize
         return LoadL0A(slot, source, Im2col(tile.window, tile.first_pixel, run[1], first, groups, size))
 
     def load_right(self, slot: Slot, source: Slot, columns: int, at: int) -> LoadL0B:
@@ -194,7 +193,7 @@ class DgradNest(BlockNest):
         """Write down what is done for each base block."""
         t = DgradTiles(self, cut, spread=self.insertion is not None)
         task = t.task()
-        windows = np.reshape(alike(cut.windows), (len(t.runs), -1))
+        windows = numbered_windows(cut.windows)
         self.block(t, task, task[3], self.table(windows, name="window"))
 
     def reductions(self, t: DgradTiles, own: Number) -> Reductions:

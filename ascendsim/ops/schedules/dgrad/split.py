@@ -27,7 +27,7 @@ from ascendsim.ops.problems.sliding import (
 from ascendsim.ops.schedules.blocks import Index, TileSizes, begins_of
 from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles, Reductions
 from ascendsim.ops.schedules.dgrad.shares import DgradShares, DgradShareTasks
-from ascendsim.ops.schedules.dgrad.tasks import signature_of
+from ascendsim.ops.schedules.dgrad.tasks import numbered_windows, signature_of
 from ascendsim.ops.schedules.ranges import mixed, tasks_of
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
@@ -87,20 +87,18 @@ class PhaseTasks(DgradShareTasks):
             yield first, pixels
             first += pixels
 
-    @cached_property
-    def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
-        """Image tile for each (pixel range, box); that of the phases together, seen from this one."""
-        return {
-            (*run, box): self._seen(run, box) if self.shared else self.gemm.sliding.tile(*run, box)
-            for run in self.pixel_tiles
-            for box in self.left_boxes
-        }
+    @property
+    def _reads(self) -> tuple[Sliding, int, int]:
+        """As of any cut, or the rows of taps of all phases."""
+        return (self.shared, 0, self.shared.kernel[0] - 1) if self.shared else super()._reads
 
-    def _seen(self, run: tuple[int, int], box: Taps) -> ImageTile:
-        assert self.shared is not None
+    def _tile(self, first: int, pixels: int, box: Taps) -> ImageTile:
+        """Return the image tile of a pixel range under a box; that of all phases, seen from this one."""
+        if self.shared is None:
+            return super()._tile(first, pixels, box)
         own, shared = self.gemm.sliding, self.shared
         rows, cols = shared.kernel
-        tile = shared.tile(*run, box._replace(row=0, rows=rows, col=0, cols=cols))
+        tile = shared.tile(first, pixels, box._replace(row=0, rows=rows, col=0, cols=cols))
         window = tile.window._replace(
             top=tile.window.top + own.pad[0] - shared.pad[0],
             left=tile.window.left + own.pad[1] - shared.pad[1],
@@ -263,13 +261,13 @@ class SplitNest(DgradNest):
         )
         task += [columns]
         # Phases may read the same slices of the source: all number them alike.
-        numbers = alike([window for t in cuts.values() for window in t.cut.windows])
-        most, begin = len(numbers), 0
+        numbers = numbered_windows(np.concatenate([t.cut.windows for t in cuts.values()]))
+        most, begin = numbers.size, 0
         # Phases that share a tile have other taps, but the same channels of it.
         left = 0 if cut.shares_tiles else phase
         for number, t in cuts.items():
-            windows = np.reshape(numbers[begin : begin + len(t.cut.windows)], (len(t.runs), -1))
-            begin += windows.size
+            windows = numbers[begin : begin + len(t.runs)]
+            begin += len(t.runs)
             mine = self.table([at == number for at in range(len(cut.cuts))], name=f"is {number}")
             with self.when(mine[phase]):
                 # Of other phases there may be more.
@@ -401,10 +399,11 @@ class PassNest(DgradNest):
         """Return the segments that each part of the reductions of some pixels meets."""
         cut = t.cut
         assert isinstance(cut, PassTasks)
-        met = [cut.met(run) for run in t.runs]
+        firsts, of = cut.kinds
+        met = [cut.met(t.runs[at]) for at in firsts.tolist()]
         found = [cut.segments_met(passes) for passes in dict.fromkeys(met)]
         listed = [part for parts in found for part in parts]
-        like = self.table(alike(met), name="like")[own]
+        like = self.table(np.array(alike(met))[of], name="like")[own]
         segments, counts = [segment for part in listed for segment in part], [len(part) for part in listed]
         return Reductions(
             self.spans(counts, name="met"),

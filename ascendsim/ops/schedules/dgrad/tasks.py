@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import (
     ImageTile,
+    Pair,
+    Sliding,
     SlidingSegment,
     Taps,
     cut_taps,
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     Depths = tuple[tuple[tuple[int, int], ...], ...]
 
 
+# Image tiles that are kept: a product asks for the same few again and again.
+REMEMBERED = 1 << 16
 # A base block, by the numbers of its pixel tile and column tile.
 BLOCK = "group image depth pixels columns"
 
@@ -280,10 +284,11 @@ class DgradTasks:
         return max(box.groups for box in self.right_boxes) * s.c0 * columns * s.itemsize
 
     @cached_property
-    def left_bytes(self) -> dict[tuple[int, int], int]:
+    def left_bytes(self) -> Numbers:
         """The bytes of the largest left tile in L1 for each pixel range."""
-        boxes, tiles = self._left_shapes.values(), self.left_tiles
-        return {own: max([tiles[*own, box].l1_bytes for box in boxes]) for own in self.pixel_tiles}
+        (firsts, of), boxes = self.kinds, self._left_shapes.values()
+        runs = [self.pixel_tiles[at] for at in firsts.tolist()]
+        return np.array([max([self.tile(run, box).l1_bytes for box in boxes]) for run in runs], np.int64)[of]
 
     @cached_property
     def pixel_tiles(self) -> list[tuple[int, int]]:
@@ -301,25 +306,62 @@ class DgradTasks:
     def _even(self) -> EvenCut | None:
         return EvenCut(self.gemm, self.tiling) if self.tiling.pixel_dim else None
 
-    @cached_property
-    def left_tiles(self) -> dict[tuple[int, int, Taps], ImageTile]:
-        """Image tile for each (pixel range, box); a box further on in the channels has an equal one."""
-        tile, shapes = self.gemm.sliding.tile, [(box, box[1:]) for box in self.left_boxes]
-        found: dict[tuple[int, int, Taps], ImageTile] = {}
-        for run in self.pixel_tiles:
-            made = {shape: tile(*run, box) for shape, box in self._left_shapes.items()}
-            found |= {(*run, box): made[shape] for box, shape in shapes}
-        return found
+    def tile(self, run: Pair, box: Taps) -> ImageTile:
+        """Return the image tile of a pixel range under a box of left taps."""
+        made: ImageTile = self._tiles(*run, box)
+        return made
 
     @cached_property
-    def windows(self) -> list[Hashable]:
-        """Rows and columns of the image in left tiles: by pixel range, and by shape of the box."""
-        boxes = [*self._left_shapes.values()]
-        tiles = [self.left_tiles[*run, box] for run in self.pixel_tiles for box in boxes]
-        return [
-            own.rows and own.cols and (own.rows.start, own.rows.stop, own.cols.start, own.cols.stop)
-            for own in tiles
-        ]
+    def _tiles(self) -> Any:
+        return lru_cache(REMEMBERED)(self._tile)
+
+    def _tile(self, first: int, pixels: int, box: Taps) -> ImageTile:
+        return self.gemm.sliding.tile(first, pixels, box)
+
+    @property
+    def _reads(self) -> tuple[Sliding, int, int]:
+        """The sliding whose pixels image tiles have, and the first and the last row of taps of any."""
+        boxes = self.left_boxes
+        return self.gemm.sliding, min(box.row for box in boxes), max(box.row + box.rows for box in boxes) - 1
+
+    def kinds_of(self, runs: Sequence[Pair]) -> tuple[Numbers, Numbers]:
+        """Return the first pixel range of each kind, by number, and the kind of each range.
+
+        Image tiles of one kind differ at most in the rows of the image that they have: a range whose taps all
+        lie within the image reads as others do in the same columns.
+        """
+        s, first_tap, last_tap = self._reads
+        (first, pixels), step = np.array(runs, np.int64).reshape(-1, 2).T, s.insert[0]
+        top, left = np.divmod(first, s.out_size[1])
+        low = top * s.stride[0] + first_tap * s.dilation[0] - s.pad[0]
+        bottom = (first + pixels - 1) // s.out_size[1]
+        high = bottom * s.stride[0] + last_tap * s.dilation[0] - s.pad[0]
+        within = (low >= 0) & (high <= (s.image_size[0] - 1) * step)
+        row = np.where(within, s.out_size[0] + low % step, top)
+        _, firsts, of = np.unique(mixed(pixels, left, row), return_index=True, return_inverse=True)
+        order = firsts.argsort()
+        return firsts[order], order.argsort()[of]
+
+    @cached_property
+    def kinds(self) -> tuple[Numbers, Numbers]:
+        """The first of each kind of pixel ranges, and the kind of each (`kinds_of`)."""
+        return self.kinds_of(self.pixel_tiles)
+
+    @cached_property
+    def windows(self) -> Numbers:
+        """Rows and columns of the image in left tiles: by pixel range, and by shape of the box.
+
+        As the first row, their number, the first column, their number; of no pixels four zeros.
+        """
+        (firsts, of), runs, boxes = self.kinds, self.pixel_tiles, self._left_shapes.values()
+        windows = [[_window(self.tile(runs[at], box)) for box in boxes] for at in firsts.tolist()]
+        s = self._reads[0]
+        top = np.array(runs)[:, 0] // s.out_size[1]
+        found = np.array(windows, np.int64)[of]
+        # A place within the image moves with the rows of its pixels.
+        found[..., 0] += ((top - top[firsts][of]) * s.stride[0] // s.insert[0])[:, None]
+        found[found[..., 1] == 0] = 0
+        return found
 
     @cached_property
     def _left_shapes(self) -> dict[Hashable, Taps]:
@@ -343,30 +385,39 @@ class DgradTasks:
     def pixel_shapes(self) -> Numbers:
         """Numbers of the pixel tiles by the shape of what they need of the image."""
         # Where a tile lies in the image costs nothing; how much of its window is padding shows in its sizes.
-        return np.array(self._numbered(lambda tile, _: tile._replace(rows=None, cols=None)))
+        return self._numbered(lambda tile, _: tile._replace(rows=None, cols=None))
 
     @cached_property
-    def pixel_costs(self) -> list[int]:
+    def pixel_costs(self) -> Numbers:
         """Numbers of the pixel tiles by what they cost, which several shapes have in common."""
         return self._numbered(_cost_of)
 
-    def _numbered(self, key_of: Callable[[ImageTile, int], Hashable]) -> list[int]:
+    @property
+    def pixel_spans(self) -> Numbers:
+        """Numbers of the pixel tiles by their pixels, and by how these lie in rows."""
+        box = self.left_boxes[0]
+        return self._told(lambda run: (run[1], spans_of(self.tile(run, box), run[1])))
+
+    def _numbered(self, key_of: Callable[[ImageTile, int], Hashable]) -> Numbers:
         """Return a number for each pixel tile: one for all of equal pixels and keys of image tiles."""
-        tiles, boxes = self.left_tiles, self._left_shapes.values()
-        return alike(
-            [(run[1], *[key_of(tiles[*run, box], run[1]) for box in boxes]) for run in self.pixel_tiles]
-        )
+        boxes = self._left_shapes.values()
+        return self._told(lambda run: (run[1], *[key_of(self.tile(run, box), run[1]) for box in boxes]))
+
+    def _told(self, key_of: Callable[[Pair], Hashable]) -> Numbers:
+        """Return a number for each pixel tile, equal ones for equal keys, which those of one kind have."""
+        firsts, of = self.kinds
+        return np.array(alike([key_of(self.pixel_tiles[at]) for at in firsts.tolist()]), np.int64)[of]
 
     def sizes(self, tasks: Tasks) -> TileSizes:
         """Return the room that a core with these tasks reserves."""
-        runs = [self.pixel_tiles[at] for at in {*tasks["pixels"].tolist()}]
+        met = np.unique(tasks["pixels"])
         columns = int(self.widths[tasks["columns"]].max())
         cube = self.profile.cube
         return TileSizes(
-            round_up(max([pixels for _, pixels in runs]), cube.m0),
+            round_up(int(self.heights[met].max()), cube.m0),
             round_up(columns, cube.n0),
             round_up(self.tiling.base_k, cube.rates[self.gemm.compute_dtype].k0),
-            max([self.left_bytes[run] for run in runs]),
+            int(self.left_bytes[met].max()),
             self._right_bytes(columns),
         )
 
@@ -396,6 +447,11 @@ class DgradTasks:
             "m": chunks_of(tasks["pixels"], len(self.pixel_tiles), t.m_dim),
         }
         return numbered("grad_input", "batch n m", axes)[0]
+
+    @cached_property
+    def heights(self) -> Numbers:
+        """The pixels of each pixel tile."""
+        return np.array(self.pixel_tiles, np.int64)[:, 1]
 
     @cached_property
     def widths(self) -> Numbers:
@@ -447,6 +503,20 @@ def _cost_of(tile: ImageTile, pixels: int) -> Hashable:
     if tile.clear:
         return tile._replace(rows=None, cols=None)
     return tile.gm_bytes, tile.window.stride, spans_of(tile, pixels)
+
+
+def _window(tile: ImageTile) -> tuple[int, int, int, int]:
+    """Return the first row of the image in a tile, their number, the first column, their number."""
+    rows, cols = tile.rows, tile.cols
+    if rows is None or cols is None:
+        return 0, 0, 0, 0
+    return rows.start, rows.stop - rows.start, cols.start, cols.stop - cols.start
+
+
+def numbered_windows(windows: Numbers) -> Numbers:
+    """Return a number for each of some windows (`DgradTasks.windows`), equal ones for equal windows."""
+    found: Numbers = np.unique(mixed(*np.moveaxis(windows, -1, 0)), return_inverse=True)[1]
+    return found.reshape(windows.shape[:-1])
 
 
 def spans_of(tile: ImageTile, pixels: int) -> frozenset[tuple[int, int]]:
