@@ -10,6 +10,7 @@ import numpy as np
 from ascendsim.errors import BudgetError, refusal, whole
 from ascendsim.ops.lowering.call import GRADIENTS, MOST_MACS
 from ascendsim.ops.plan import saying_whose
+from ascendsim.ops.schedules.vector.elementwise import piece_elements
 from ascendsim.program import walk as w
 from ascendsim.program.program import CHUNK, NestProgram, Program, walk_memory
 
@@ -59,9 +60,12 @@ def sized_instructions(kernel: Kernel, profile: Profile) -> int:
     """Return a guess at how many instructions a kernel has, from its sizes alone.
 
     FED for each base block and K slice, a transfer for each UB full of the tensors' bytes, and one for each
-    image: most loops turn image by image.
+    image: most loops turn image by image. A Cast is that of each of its pieces, which comes and goes.
     """
     tensors = kernel.tensors.values()
+    if kernel.op_type == "Cast":
+        each = piece_elements(profile, max(tensor.itemsize for tensor in tensors))
+        return 3 * (max(prod(tensor.shape) for tensor in tensors) // each)
     transfers = sum(tensor.size_bytes for tensor in tensors) // profile.buffers["UB"].capacity_bytes
     activations = (tensor.shape for tensor in tensors if "weight" not in tensor.name)
     images = max((shape[0] for shape in activations if len(shape) > 2), default=0)
@@ -74,6 +78,10 @@ def reckoned_instructions(kernel: Kernel) -> int:
     Right for short programs, and within a factor of 2 for long ones.
     """
     return sum(len(cores) * _about(work.build()) for phase in kernel.phases for work, cores in phase.folded())
+
+
+def _made_bytes(kernel: Kernel) -> int:
+    return sum(tensor.size_bytes for tensor in kernel.tensors.values() if tensor.role == "output")
 
 
 def _about(program: Program) -> int:
@@ -114,8 +122,9 @@ def require_instructions(
     counts = {kernel.name: sized_instructions(kernel, profile) for kernel in graph.kernels}
     about = "about"
     if most <= SIZES_TOO_LOW * sum(counts.values()):
-        # The largest first, of many as far as it takes to refuse: to cut one into tasks may take a second.
-        for kernel in sorted(graph.kernels, key=lambda kernel: -counts[kernel.name]):
+        # As far as it takes to refuse, and those of the least results first: a kernel is cut along its
+        # result, which may take seconds.
+        for kernel in sorted(graph.kernels, key=_made_bytes):
             if sum(counts.values()) > max(most, QUICKLY_CUT):
                 about = "at least about"
                 break

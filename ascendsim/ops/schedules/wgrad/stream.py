@@ -129,8 +129,11 @@ class StreamTasks(WgradTasks):
         parts = [self.ranges_of_image]
         if self.tiling.stream_axis == "height":
             parts += self._ranges_by_part.values()
-        strips = [(part, self.strips.strip(first)) for part, own in enumerate(parts) for first, _ in own]
-        return np.array([at == 0 or strips[at - 1] != strip for at, strip in enumerate(strips)])
+        part = np.repeat(np.arange(len(parts)), [len(own) for own in parts])
+        first = np.array([first for own in parts for first, _ in own], np.int64)
+        strip = first // (self.strips.height * self.strips.width)
+        begins: Numbers = (np.diff(part, prepend=-1) != 0) | (np.diff(strip, prepend=-1) != 0)
+        return begins
 
     def _ranges_of(self, part: int) -> list[tuple[int, int]]:
         """Return the pixels of each range in one image that a part reduces."""
