@@ -111,12 +111,13 @@ def test_what_is_known_by_the_kind_of_a_tile_is_that_of_each_tile(name, nest):
 
 
 @pytest.mark.parametrize("loop", [*LOOPS, ""])
-def test_no_more_image_tiles_are_made_for_a_higher_image(loop, monkeypatch):
+@pytest.mark.parametrize("sizes", [((40, 48), (400, 48)), ((1, 480), (1, 4800))])
+def test_no_more_image_tiles_are_made_for_a_larger_image(sizes, loop, monkeypatch):
     made, tile = [], Sliding.tile
     monkeypatch.setattr(Sliding, "tile", lambda *asked: made.append(asked) or tile(*asked))
     counts = []
-    for height in (40, 400):
-        problem = ConvProblem((1, 16, height, 48), (16, 16, 3, 3), 1, 1)
+    for size in sizes:
+        problem = ConvProblem((1, 16, *size), (16, 16, 3, 3), 1, 1)
         call, plan = call_of(problem, profile=TOY), Plan("dgrad_shares", IN_TURN)
         call = planned(problem, loop) if loop else replace(call, plans=call.plans | {"grad_input": plan})
         made.clear()

@@ -88,9 +88,12 @@ class PhaseTasks(DgradShareTasks):
             first += pixels
 
     @property
-    def _reads(self) -> tuple[Sliding, int, int]:
-        """As of any cut, or the rows of taps of all phases."""
-        return (self.shared, 0, self.shared.kernel[0] - 1) if self.shared else super()._reads
+    def _reads(self) -> tuple[Sliding, Taps]:
+        """As of any cut, or what slides over the pixels of all phases."""
+        if self.shared is None:
+            return super()._reads
+        (rows, cols), taps = self.shared.kernel, self.gemm.all_taps
+        return self.shared, taps._replace(row=0, rows=rows, col=0, cols=cols)
 
     def _tile(self, first: int, pixels: int, box: Taps) -> ImageTile:
         """Return the image tile of a pixel range under a box; that of all phases, seen from this one."""

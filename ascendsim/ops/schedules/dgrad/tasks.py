@@ -319,28 +319,33 @@ class DgradTasks:
         return self.gemm.sliding.tile(first, pixels, box)
 
     @property
-    def _reads(self) -> tuple[Sliding, int, int]:
-        """The sliding whose pixels image tiles have, and the first and the last row of taps of any."""
-        boxes = self.left_boxes
-        return self.gemm.sliding, min(box.row for box in boxes), max(box.row + box.rows for box in boxes) - 1
+    def _reads(self) -> tuple[Sliding, Taps]:
+        """The sliding whose pixels image tiles have, and a box of all taps of any of them."""
+        return self.gemm.sliding, self.gemm.all_taps
 
     def kinds_of(self, runs: Sequence[Pair]) -> tuple[Numbers, Numbers]:
         """Return the first pixel range of each kind, by number, and the kind of each range.
 
-        Image tiles of one kind differ at most in the rows of the image that they have: a range whose taps all
-        lie within the image reads as others do in the same columns.
+        Image tiles of one kind differ at most in the place of what they have of the image: where all taps lie
+        within it, one is read as another.
         """
-        s, first_tap, last_tap = self._reads
-        (first, pixels), step = np.array(runs, np.int64).reshape(-1, 2).T, s.insert[0]
-        top, left = np.divmod(first, s.out_size[1])
-        low = top * s.stride[0] + first_tap * s.dilation[0] - s.pad[0]
-        bottom = (first + pixels - 1) // s.out_size[1]
-        high = bottom * s.stride[0] + last_tap * s.dilation[0] - s.pad[0]
-        within = (low >= 0) & (high <= (s.image_size[0] - 1) * step)
-        row = np.where(within, s.out_size[0] + low % step, top)
-        _, firsts, of = np.unique(mixed(pixels, left, row), return_index=True, return_inverse=True)
+        width, (first, pixels) = self._reads[0].out_size[1], np.array(runs, np.int64).reshape(-1, 2).T
+        (top, left), (bottom, right) = (np.divmod(at, width) for at in (first, first + pixels - 1))
+        row, col = self._places(0, top, bottom), self._places(1, left, right)
+        # A range of several rows has all columns, and begins somewhere in the first row.
+        told = mixed(pixels, np.where(top == bottom, col, left), row)
+        _, firsts, of = np.unique(told, return_index=True, return_inverse=True)
         order = firsts.argsort()
         return firsts[order], order.argsort()[of]
+
+    def _places(self, axis: int, first: Numbers, last: Numbers) -> Numbers:
+        """Return where some outputs lie along an axis, as far as it decides what they read."""
+        s, taps = self._reads
+        begin, count = (taps.row, taps.rows) if axis == 0 else (taps.col, taps.cols)
+        low = first * s.stride[axis] + begin * s.dilation[axis] - s.pad[axis]
+        high = last * s.stride[axis] + (begin + count - 1) * s.dilation[axis] - s.pad[axis]
+        within = (low >= 0) & (high <= (s.image_size[axis] - 1) * s.insert[axis])
+        return np.where(within, s.out_size[axis] + low % s.insert[axis], first)
 
     @cached_property
     def kinds(self) -> tuple[Numbers, Numbers]:
@@ -355,11 +360,10 @@ class DgradTasks:
         """
         (firsts, of), runs, boxes = self.kinds, self.pixel_tiles, self._left_shapes.values()
         windows = [[_window(self.tile(runs[at], box)) for box in boxes] for at in firsts.tolist()]
-        s = self._reads[0]
-        top = np.array(runs)[:, 0] // s.out_size[1]
-        found = np.array(windows, np.int64)[of]
-        # A place within the image moves with the rows of its pixels.
-        found[..., 0] += ((top - top[firsts][of]) * s.stride[0] // s.insert[0])[:, None]
+        s, found = self._reads[0], np.array(windows, np.int64)[of]
+        # A place within the image moves with its pixels.
+        for axis, at in enumerate(np.divmod(np.array(runs)[:, 0], s.out_size[1])):
+            found[..., 2 * axis] += ((at - at[firsts][of]) * s.stride[axis] // s.insert[axis])[:, None]
         found[found[..., 1] == 0] = 0
         return found
 
