@@ -18,7 +18,7 @@ from ascendsim.ops.lowering.notes import squeezed
 from ascendsim.ops.problems.views import View
 from ascendsim.ops.schedules.vector.boxes import transdata
 from ascendsim.ops.schedules.vector.dilation import DilationTensors, dilation
-from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, zero_fill
+from ascendsim.ops.schedules.vector.elementwise import cast, flat, ordered_sum, piece_elements, zero_fill
 from ascendsim.ops.schedules.vector.regroup import Regroup, regroup
 from ascendsim.ops.schedules.vector.relayout import Relayout
 from ascendsim.profile import Profile
@@ -217,7 +217,10 @@ class VectorKernels(NamedTuple):
         after = self.graph.make(name, size, target, f"{name} in {target}")
         phase = cast(self.profile, before, after)
         label, tensors = kernel or f"cast_{name}", (before, after)
-        self._add(label, (phase,), tensors, target, note=note, op_type="Cast", recipe="cast")
+        # Of what converts a piece the budget asks before it is written.
+        pieces = size[0] // piece_elements(self.profile, max(before.itemsize, after.itemsize))
+        facts: dict[str, object] = {"pieces": pieces}
+        self._add(label, (phase,), tensors, target, facts, note=note, op_type="Cast", recipe="cast")
         self.graph.holds(name, after, given.shape)
 
     def grad_bias(self, asked: str, made: str) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from ascendsim.errors import BudgetError, refusal, whole
 from ascendsim.ops.lowering.call import GRADIENTS, MOST_MACS
 from ascendsim.ops.plan import saying_whose
-from ascendsim.ops.schedules.vector.elementwise import piece_elements
 from ascendsim.program import walk as w
 from ascendsim.program.program import CHUNK, NestProgram, Program, walk_memory
 
@@ -63,9 +62,8 @@ def sized_instructions(kernel: Kernel, profile: Profile) -> int:
     image: most loops turn image by image. A Cast is that of each of its pieces, which comes and goes.
     """
     tensors = kernel.tensors.values()
-    if kernel.op_type == "Cast":
-        each = piece_elements(profile, max(tensor.itemsize for tensor in tensors))
-        return 3 * (max(prod(tensor.shape) for tensor in tensors) // each)
+    if "pieces" in kernel.facts:
+        return 3 * int(kernel.facts["pieces"])
     transfers = sum(tensor.size_bytes for tensor in tensors) // profile.buffers["UB"].capacity_bytes
     activations = (tensor.shape for tensor in tensors if "weight" not in tensor.name)
     images = max((shape[0] for shape in activations if len(shape) > 2), default=0)
