@@ -1,8 +1,8 @@
 """Do cycles, bytes, plans and bits of many calls stand as they were?  That says nothing of right or wrong.
 
-Other tests ask whether they are right.  This one shows what a change moves that was meant to move nothing: it
-takes the cases of `tools/fingerprint.py` and holds each to the cycles and the digest in `standing.csv`.  Where
-they are meant to move, `python tools/fingerprint.py --only CASE --against main` says what did, and
+Other tests ask whether they are right.  This one shows what a change moves that was meant to move nothing:
+it takes the cases of `tools/fingerprint.py` and holds each to the cycles and the digest in `standing.csv`.
+Where they are meant to move, `python tools/fingerprint.py --only CASE --against main` says what did, and
 `pytest tests/validation/test_standing.py --update` writes them anew.
 """
 
