@@ -65,7 +65,7 @@ def workspace(request):
 
 
 def product_plans(profile, dtype, left, right, own):
-    """Return the plans of a matrix product: in the operator's terms, also with a bias, and as it runs here."""
+    """Return the plans of a matrix product: as the operator says them and as they run here."""
     flags = {name: bool(int(own.get(name, 0))) for name in ("transpose_a", "transpose_b", "shared_a")}
     layout, out = own.get("layout", "ND"), own.get("out")
     problem = MatmulProblem(*left, right[1], int(own.get("batch", 1)), layout=layout, **flags)
