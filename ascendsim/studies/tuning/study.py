@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
@@ -125,8 +126,9 @@ def held_curve(levels: Sequence[tuple[int, int]], cycles: int, bins: int) -> tup
 def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tuple[TilingAnswer, Tuner]:
     """Answer what beats the product's plan; the tuner holds every plan that was tried.
 
-    Raises   AscendSimError where the product's own plan cannot be timed
+    Raises   AscendSimError where the product's own plan cannot be timed, or multiplies nothing
     """
+    _require_products(question)
     changes = dict(question.changes)
     profile = load_profile(question.product, overrides=changes or None)
     tuner = Tuner(question, engine, budget, compute_dtype_of(question, engine.limits))
@@ -153,6 +155,12 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
         cut=budget.cut,
     )
     return weighed(answer, tuner), tuner
+
+
+def _require_products(question: TilingQuestion) -> None:
+    if not question.problem.met_macs:
+        told = "all taps meet padding alone, so that no plan multiplies anything; ask of another layer"
+        raise ConfigError(f"study tiling: {question.gradient} of {question.title}: {told}")
 
 
 def weighed(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
@@ -247,6 +255,7 @@ def set_beside(
     limits     what a call may have at most, as the keywords of `estimate`
     Raises     AscendSimError where one of both cannot be timed
     """
+    _require_products(question)
     profile, name = load_profile(question.product), question.gradient
     own: dict[str, Any] = {"tiling": tiling if tiling is None else {name: tiling}}
     own |= {"schedule": schedule if schedule is None else {name: schedule}}
