@@ -22,6 +22,7 @@ GRAPH = (*GRAPH, "test_operators_sums", "test_operators_views", "test_view_copie
 GRAPH = (*GRAPH, "test_aclnn_workspace", "test_own_wgrad", "test_dgrad_split", "test_group_merge")
 RULES = ("cube", "documents", "files", "limits", "messages", "order")
 RULES = (*(f"test_rules_{name}" for name in RULES), "test_page_words")
+HARDWARE = ("test_study_hardware_words", "test_study_codesign", "test_study_monotone", "test_study_hardware")
 MODES = ("test_study_precision", "test_modes", "test_losses")
 TESTS = {
     "numerics/casts": (*FORMATS, "test_default_arithmetic cast or narrowing or definitions or grid"),
@@ -98,14 +99,24 @@ TESTS = {
     "studies/arithmetic": ("test_accumulation_order", "test_study_formats", "test_precision", *MODES),
     "studies/tuning/records": ("test_guarded_doors property", "test_study_tiling", "test_study_winners"),
     "studies/devices": ("test_study_devices",),
-    "studies/table": ("test_study_traffic digits", "test_study_precision", "test_study_hardware_words"),
+    "studies/table": (
+        "test_study_traffic digits",
+        "test_files parquet",
+        "test_study_precision",
+        "test_study_hardware_words",
+        "test_study_several table",
+    ),
     "studies/levers": ("test_levers", "test_study_traffic"),
     "studies/accounts": ("test_levers", "test_study_traffic", "test_study_codesign"),
     "studies/codesign": ("test_study_codesign",),
     "studies/hardware/figures": ("test_faster_figures direction", "test_study_hardware"),
-    "studies/hardware": ("test_study_hardware_words", "test_study_hardware"),
+    "studies/hardware": (*HARDWARE, "test_study_several hardware"),
     "studies/records": ("test_ratios", "test_interval", "test_study_engine", "test_study_courses"),
     "studies/tuning/search": ("test_tuning_steps", "test_study_tiling", "test_study_winners"),
+    "studies/tuning/study": ("test_study_courses", "test_study_tiling", "test_study_worth"),
+    "studies/verdicts": ("test_verdicts", "test_ratios", "test_study_hardware_words", "test_study_worth"),
+    "studies/uncertainty": ("test_ratios", "test_interval"),
+    "studies/sweep": ("test_ratios", "test_interval", "test_precision"),
     "studies/tuning": ("test_study_tiling", "test_study_winners", "test_study_worth"),
     "studies": ("studies/",),
 }
