@@ -188,6 +188,70 @@ def test_causes_and_decades_are_those_of_the_definition(seed, saturated):
         assert made.error == pytest.approx(error)
 
 
+def label(result, rounded, free, exact, magnitude=0.0, roundings=0.0, ends=()):
+    """The cause of one element of float16."""
+    arrays = [np.array([value]) for value in (result, rounded, free, magnitude)]
+    made = [RangeEnd("weight", top, np.array([value])) for top, value in ends]
+    steps = LossSteps(*arrays[:3], made, arrays[3], ("float16",), ("float16",), roundings)
+    (found,) = steps.labels(np.array([exact]))
+    return CAUSES[found]
+
+
+def test_a_cause_begins_at_half_of_the_error():
+    # Off by 4: 2 of it by the sums, or a little less.
+    assert label(104.0, 102.0, 102.0, 100.0) == "accumulation"
+    assert label(104.0, 102.25, 102.25, 100.0) == "rounding"
+    # By the range of the formats, at whichever end takes more; of equal ends the first.
+    low, high = (False, 103.0), (True, 101.0)
+    assert label(104.0, 104.0, 102.0, 100.0) == "underflow"
+    assert label(104.0, 104.0, 102.25, 100.0) == "rounding"
+    assert label(104.0, 104.0, 102.0, 100.0, ends=[low, (True, 100.5)]) == "saturation"
+    assert label(104.0, 104.0, 102.0, 100.0, ends=[low, high]) == "underflow"
+    assert label(104.0, 104.0, 102.0, 100.0, ends=[high, low]) == "saturation"
+    # Without any error, none of both is half of it.
+    assert label(100.0, 100.0, 100.0, 100.0) == "rounding"
+
+
+def test_terms_cancel_where_the_error_is_large_beside_the_element_alone():
+    # A rounding of float16 is 2^-11: of 2048 a large error is more than FACTOR.
+    exact, large = 2048.0, FACTOR
+    near, far = exact + large, exact + large + 2.0**-9
+    # At most what roundings of the terms may cost, 2^-10 of their magnitudes.
+    enough = 2.0**10 * (large + 2.0**-9)
+    assert label(far, far, far, exact, enough, 2.0**-10) == "cancellation"
+    assert label(near, near, near, exact, enough, 2.0**-10) == "rounding"
+    assert label(far, far, far, exact, enough - 1, 2.0**-10) == "rounding"
+
+
+def test_what_stays_at_the_largest_value_has_to_lie_beyond_it():
+    beyond = 65504.0 + 2.0**-4
+    assert label(65504.0, 65504.0, beyond, beyond) == "saturation"
+    assert label(-65504.0, -65504.0, -beyond, -beyond) == "saturation"
+    assert label(65504.0, 65504.0, 65504.0, beyond) == "rounding"
+    assert label(np.inf, np.inf, 7e4, 7e4) == label(np.nan, 1.0, 1.0, 1.0) == "overflow"
+    assert label(np.inf, np.inf, np.inf, np.inf) != "overflow"
+
+
+def test_shares_of_causes_and_takers_are_those_of_the_definition():
+    steps, truth = drawn_steps(1, saturated=True)
+    labels = steps.labels(truth)
+    squares = dict.fromkeys(CAUSES, 0.0)
+    for at, cause in enumerate(labels.flat):
+        squares[CAUSES[cause]] += float(steps.result.flat[at] - truth.flat[at]) ** 2
+    want = {cause: square / sum(squares.values()) for cause, square in squares.items() if square}
+    found = steps.causes(truth, labels)
+    assert dict(found) == pytest.approx(want)
+    assert [cause for cause, _ in found] == sorted(want, key=want.get, reverse=True)
+    taken = {}
+    for at, cause in enumerate(labels.flat):
+        exact, error = truth.flat[at], abs(steps.result.flat[at] - truth.flat[at])
+        small = CAUSES[cause] == "underflow" and error > FACTOR * 2.0**-11 * abs(exact)
+        if exact and (CAUSES[cause] == "saturation" or small):
+            taken[CAUSES[cause]] = taken.get(CAUSES[cause], 0) + 1 / truth.size
+    assert {cause: share for cause, _, share in steps.takers(truth, labels)} == pytest.approx(taken)
+    assert len(taken) == 2
+
+
 def slow_product_labels(grad_output, weight):
     """Return the cause of each element of the product, by what float16 takes of its own terms alone.
 
