@@ -172,6 +172,10 @@ def test_ratios_are_of_each_pair_and_pickle(monkeypatch):
     pairs = ratios(found)
     assert pairs == [ratio(*pair) for pair in combinations(found, 2)]
     assert pickle.loads(pickle.dumps(pairs)) == pairs
+    # Without a margin, kernels of one architecture err wholly alike.
+    alike = ModelError(0.9, 1.1, 1, "", "2201", (ErrorShare("grad_input 2-D", 1.0, 0.1, "910B", True),))
+    told = [replace(one, model=alike) for one in found[:2]]
+    assert ratios(told) == [ratio(*told, 0.0)] != [ratio(*told, 0.5)]
 
 
 def test_nothing_to_do_is_not_ordered(monkeypatch):
