@@ -4,7 +4,7 @@ import math
 import pickle
 import random
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +14,7 @@ from ascendsim.ops.matmul import MatmulProblem, estimate_matmul
 from ascendsim.profile import list_products
 from ascendsim.profile.records import Figure
 from ascendsim.report.words import own_errors_line
-from ascendsim.studies.records import MODEL, PLAN, ErrorShare, ModelError, PlanRisk
+from ascendsim.studies.records import MODEL, PLAN, ErrorShare, FigureEffect, Interval, ModelError, PlanRisk
 from ascendsim.studies.sweep import Sweep, ends, variables
 from ascendsim.studies.uncertainty import draws, intervals, model_error, own_errors
 from ascendsim.studies.verdicts import ratio, ratios
@@ -174,8 +174,78 @@ def test_ratios_are_of_each_pair_and_pickle(monkeypatch):
     assert pickle.loads(pickle.dumps(pairs)) == pairs
     # Without a margin, kernels of one architecture err wholly alike.
     alike = ModelError(0.9, 1.1, 1, "", "2201", (ErrorShare("grad_input 2-D", 1.0, 0.1, "910B", True),))
-    told = [replace(one, model=alike) for one in found[:2]]
-    assert ratios(told) == [ratio(*told, 0.0)] != [ratio(*told, 0.5)]
+    both = [replace(one, model=alike) for one in found[:2]]
+    assert ratios(both) == [ratio(*both, 0.0)] != [ratio(*both, 0.5)]
+
+
+def told(low_us, high_us, shared="", name="x"):
+    return FigureEffect(name, 2, 1, 3, 100.0, low_us, high_us, (), shared)
+
+
+def call_of(*effects, **more):
+    """An interval of 100 us by hand."""
+    ends = [us for one in effects for us in (one.low_us, one.high_us)]
+    return Interval(
+        len(effects), 100.0, min(ends, default=100.0), max(ends, default=100.0), 0, 0, effects, **more
+    )
+
+
+def test_what_is_no_figure_of_both_is_of_one_call_alone():
+    # Each has a figure x of its own: between 100 / 125 and 100 / 80, by the first as much as by the second.
+    own = ratio(call_of(told(80.0, 125.0)), call_of(told(80.0, 125.0)))
+    assert (own.low, own.high) == pytest.approx((0.8, 1.25))
+    assert (own.dominant, own.of) == ("x", (0,))
+    # As one figure of both it moves nothing, or what the two differ by.
+    same = ratio(call_of(told(80.0, 125.0, "s")), call_of(told(80.0, 125.0, "s")))
+    assert (same.low, same.high, same.dominant, same.of) == (1.0, 1.0, "", ())
+    both = ratio(call_of(told(80.0, 125.0, "s")), call_of(told(90.0, 110.0, "s")))
+    assert (both.low, both.high) == pytest.approx((110 / 125, 90 / 80))
+    assert (both.dominant, both.of) == ("x", (0, 1))
+    # The second alone, the longer of two.
+    alone = ratio(call_of(), call_of(told(90.0, 120.0), told(95.0, 150.0, name="y")))
+    assert (alone.low, alone.high) == pytest.approx((0.9, 1.5))
+    assert (alone.dominant, alone.of) == ("y", (1,))
+
+
+def test_kernels_of_one_kind_err_alike_and_kinds_each_in_its_way():
+    shares = [("a", 0.5, 0.2), ("b", 0.5, 0.1)], [("a", 1.0, 0.2)]
+    models = [
+        ModelError(0.9, 1.1, 1, "", "2201", tuple(ErrorShare(*one, "910B", True) for one in own))
+        for own in shares
+    ]
+    found = ratio(*(call_of(model=model) for model in models), 0.05)
+    # All four corners of both errors.
+    reached = []
+    for a, b in product((0.2, -0.2), (0.1, -0.1)):
+        reached.append(a - math.log(0.5 * math.exp(a) + 0.5 * math.exp(b)))
+    margin = math.log(1.05)
+    assert found.low == pytest.approx(math.exp(-math.hypot(min(reached), margin)))
+    assert found.high == pytest.approx(math.exp(math.hypot(max(reached), margin)))
+    assert (found.dominant, found.of) == (MODEL, (0, 1))
+    # Of two architectures each has its own; the ratio falls as the first takes longer.
+    other = ratio(call_of(model=models[0]), call_of(model=replace(models[1], family="1001", high=1.2)))
+    assert other.low == pytest.approx(math.exp(-math.hypot(math.log(1.1), math.log(1 / 0.9))))
+    assert other.high == pytest.approx(math.exp(math.hypot(math.log(1 / 0.9), math.log(1.2))))
+    assert (other.dominant, other.of) == (MODEL, (1,))
+
+
+def test_a_plan_widens_a_ratio_on_its_side():
+    # The search is a fifth faster on the first, and a quarter slower on the second: either way it is longer.
+    plans = [PlanRisk("why", us) for us in (80.0, 125.0)]
+    first = ratio(call_of(plan=plans[0]), call_of())
+    assert (first.low, first.high) == pytest.approx((1.0, 1.25))
+    assert (first.dominant, first.of) == (PLAN, (0,))
+    second = ratio(call_of(), call_of(plan=plans[1]))
+    assert (second.low, second.high) == pytest.approx((1.0, 1.25))
+    assert (second.dominant, second.of) == (PLAN, (1,))
+    both = ratio(call_of(plan=plans[0]), call_of(plan=plans[1]))
+    assert both.high == pytest.approx(math.exp(math.hypot(math.log(1.25), math.log(1.25))))
+
+
+def test_draws_of_both_are_taken_pair_by_pair():
+    calls = call_of(draws_us=(80.0, None, 100.0)), call_of(draws_us=(100.0, 500.0, 90.0, 900.0))
+    found = ratio(*calls)
+    assert (found.low, found.high) == pytest.approx((0.9, 1.25))
 
 
 def test_nothing_to_do_is_not_ordered(monkeypatch):
