@@ -22,6 +22,7 @@ GRAPH = (*GRAPH, "test_operators_sums", "test_operators_views", "test_view_copie
 GRAPH = (*GRAPH, "test_aclnn_workspace", "test_own_wgrad", "test_dgrad_split", "test_group_merge")
 RULES = ("cube", "documents", "files", "limits", "messages", "order")
 RULES = (*(f"test_rules_{name}" for name in RULES), "test_page_words")
+BYTES = "test_study_traffic counts or counted"  # those that every instruction moves, one by one
 HARDWARE = ("test_study_hardware_words", "test_study_codesign", "test_study_monotone", "test_study_hardware")
 MODES = ("test_study_precision", "test_modes", "test_losses")
 TESTS = {
@@ -66,10 +67,10 @@ TESTS = {
     "ops/tiling/plan_files": ("test_plan_files", "test_cli_plans"),
     "ops/tiling/entries": ("test_plan_entries", "test_plan_files"),
     "ops/tiling": ("test_search", "test_plan_errors", "test_matmul_cycles", "test_tiling"),
-    "instructions/cube": (*CUBE, "test_dilation", "test_dgrad_taps"),
-    "instructions/movers": (*CUBE, "test_dilation", "test_dgrad_taps"),
-    "instructions/fixpipe": CUBE,
-    "instructions/relayout": (*LAYOUTS, *VECTOR),
+    "instructions/cube": (*CUBE, "test_dilation", "test_dgrad_taps", BYTES),
+    "instructions/movers": (*CUBE, "test_dilation", "test_dgrad_taps", BYTES),
+    "instructions/fixpipe": (*CUBE, "test_pickles", BYTES),
+    "instructions/relayout": (*LAYOUTS, *VECTOR, "test_winograd_kernel"),
     "instructions/flags": ("test_flags", "test_costs"),
     "instructions": (
         *VECTOR,
@@ -80,6 +81,8 @@ TESTS = {
     ),
     "rules": RULES,
     "program/instruction": ("test_vector_kernels", "test_costs", "program/"),
+    "program/places": ("program/", "test_cube_instructions", "test_accumulation_order"),
+    "program/program": ("program/", "test_timing", BYTES),
     "program": ("program/",),
     "timing/links": ("test_links", "timing/"),
     "timing/l2": ("test_l2", "test_l2_cores", "test_l2_operands", "test_l2_walk", "timing/"),
