@@ -335,8 +335,8 @@ class Sampler:
     """Optuna, as far as a search asks for it: gives numbers in order, and keeps what it is told."""
 
     def __init__(self):
-        self.given, self.told = 0, []
-        self.logging = SimpleNamespace(WARNING=3, set_verbosity=lambda _: None)
+        self.given, self.told, self.levels = 0, [], []
+        self.logging = SimpleNamespace(WARNING=3, set_verbosity=self.levels.append)
         self.samplers = SimpleNamespace(TPESampler=lambda seed: ("seed", seed))
         self.trial = SimpleNamespace(TrialState=SimpleNamespace(FAIL="failed"))
 
@@ -368,6 +368,8 @@ def test_draws_end_after_ten_batches_without_a_plan(sampler, monkeypatch):
     search._draw(tuner, None)
     assert tuner.asked == [("optuna", [], 1)] * 10
     assert sampler.told == [(at, "failed") for at in range(1, 81)]
+    # It says nothing of each trial.
+    assert sampler.levels == [3]
 
 
 def test_from_a_draw_that_is_better_the_climb_goes_on(sampler, monkeypatch):
