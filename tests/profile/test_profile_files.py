@@ -16,7 +16,7 @@ from ascendsim.cli.checks import _require_known
 from ascendsim.errors import AscendSimError, ConfigError
 from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.profile import ShippedProduct, configs_directory, list_products, load_profile
-from ascendsim.profile.check import Problem, problems_of
+from ascendsim.profile.check import Problem, hint, problems_of
 from ascendsim.profile.schema import (
     CUBE_BYTES,
     TREE,
@@ -161,6 +161,19 @@ def test_a_bad_figure_says_why(tmp_path, figure, why):
 )
 def test_a_figure_that_no_machine_has_is_refused(path, value):
     assert f"{path}.value: got {value}, expected an integer" in refusal("910B", {path: value})
+
+
+def test_at_most_three_paths_are_told_and_a_file_speaks_of_itself_at_the_top_alone(tmp_path):
+    paths = tuple(f"{table}.x" for table in "abcd")
+    assert hint("x", paths) == "; did you mean a.x or b.x or c.x?"
+    assert hint("A", (*paths, "a.y")) == "; did you mean a.x or a.y?"
+    assert hint("qq", ("a", "b")) == "; known are a, b"
+    assert hint("qq", ()) == ""
+    number = '{ value = 1, source = "x", confidence = "measured" }'
+    text = f'base = "910B"\nvarian = "x"\n[cores]\nvarian = {number}'
+    said = refusal(write(tmp_path, text))
+    assert "varian: unknown key; did you mean variant?" in said
+    assert "cores.varian: unknown key; known are cube, vector" in said
 
 
 def test_a_base_that_does_not_exist_is_told_with_the_file_that_names_it(tmp_path):
