@@ -93,7 +93,7 @@ TESTS = {
     "ops/schedules/winograd": ("test_winograd", "test_winograd_kernel"),
     "ops/schedules": ("schedules/", "test_own_wgrad"),
     "profile/changes": ("profile/", "test_study_hardware file", "test_other_cubes change"),
-    "profile/records": ("profile/", "test_study_codesign formula"),
+    "profile/records": ("profile/", "test_study_codesign formula", "test_interval"),
     "profile/memory": (
         "test_costs",
         "test_cube_instructions",
