@@ -121,6 +121,7 @@ TESTS = {
     "studies/accounts": ("test_levers", "test_study_traffic", "test_study_codesign"),
     "studies/codesign": ("test_study_codesign",),
     "studies/hardware/figures": ("test_faster_figures direction", "test_study_hardware"),
+    "studies/hardware/records": ("test_gain_records", *HARDWARE, "test_study_several hardware"),
     "studies/hardware": (*HARDWARE, "test_study_several hardware"),
     "studies/records": ("test_ratios", "test_interval", "test_study_engine", "test_study_courses"),
     "studies/tuning/search": ("test_tuning_steps", "test_study_tiling", "test_study_winners"),
