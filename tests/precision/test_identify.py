@@ -21,6 +21,7 @@ from ascendsim.studies.identify.judge import (
     cuts,
     identify_format,
     identify_outputs,
+    predictions,
     slices,
     telling_cuts,
 )
@@ -292,6 +293,15 @@ def test_a_nan_agrees_with_a_nan_alone_and_a_zero_with_either_zero():
     agreed = Predictions(("exact:RNE",), (), answers, beyond).agree_with(got)
     # The last is beyond the format: not compared.
     assert agreed.tolist() == [[[True, True, False, False, True]]]
+
+
+def test_what_a_format_cannot_hold_is_not_compared():
+    # The largest value of float16 is 65504; of float32 nothing is converted, so that all is compared.
+    made = predictions("float16", None)
+    assert made.beyond[~np.isfinite(made.answers)].all()
+    assert not made.beyond[np.abs(made.answers) < 65504].any()
+    assert 0 < made.beyond.mean() < 0.5
+    assert not predictions("float32", None).beyond.any()
 
 
 # --- Does a probe go to a device and back as files, and do the two commands say what there is to say? --
