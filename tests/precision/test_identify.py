@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from itertools import product
 
 import numpy as np
 import pytest
@@ -293,6 +294,39 @@ def test_a_nan_agrees_with_a_nan_alone_and_a_zero_with_either_zero():
     agreed = Predictions(("exact:RNE",), (), answers, beyond).agree_with(got)
     # The last is beyond the format: not compared.
     assert agreed.tolist() == [[[True, True, False, False, True]]]
+
+
+@pytest.mark.parametrize("depth", [128, 100, 40])
+@pytest.mark.parametrize("unit", [8, 16])
+def test_a_cut_deals_whole_fractals_and_cuts_each_part_in_mmads(depth, unit):
+    asked, fractals = [], -(-depth // 16)
+    for parts in (1, 2, 3, 4, 8):
+        longest = depth if parts == 1 else 16 * -(-fractals // parts)
+        asked += [(base, parts, longest) for base in range(longest, 0, -unit)]
+    assert cuts(depth, unit) == tuple((base, parts) for base, parts, _ in asked)
+    for base, parts, longest in asked:
+        ends = [(at, min(at + longest, depth)) for at in range(0, depth, longest)]
+        mmads = [[slice(at, min(at + base, end)) for at in range(first, end, base)] for first, end in ends]
+        assert list(slices(ReductionCut(base, parts), depth)) == mmads
+        assert len(mmads) <= parts
+
+
+def test_the_models_that_are_asked_about():
+    three, blocks = ("RNE", "RNA", "RZ"), (2, 4, 8, 16, 32, 64)
+    plain = {f"{kind}:{r}" for kind in ("exact", "exact-mmad", "seq", "seq-muladd") for r in three}
+    plain |= {f"block:{k}:{r}" for k in blocks for r in three}
+    plain |= {f"block-add:{k}:{r}:{s}" for k in blocks for r in ("RNE", "RZ") for s in ("RNE", "RZ")}
+    plain |= {f"tree:{k}:{p}:{r}" for k in blocks for p in ("adjacent", "halves") for r in ("RNE", "RZ")}
+    for f, k, r in product((23, 24, 25, 26), (4, 8, 16, 32), ("RNE", "RZ")):
+        plain |= {f"align:{k}:F{f}:{r}", f"align:{k}:F{f}:{r}:acc"}
+    options = ("+split3", "+ftz-in", "+ftz-acc", "+saturate")
+    usual = ("block:4:RNE", "block:8:RNE", "block:16:RNE", "block:32:RNE", "seq:RNE", "seq-muladd:RNE")
+    plain |= {model + option for model in usual for option in options}
+    halves = {f"fp16-acc({kind}:RNE)" for kind in ("seq", "seq-muladd", *(f"block:{k}" for k in blocks))}
+    for name in ("bfloat16", "float32"):
+        assert set(candidate_names(name)) == plain
+    assert set(candidate_names("float16")) == plain | halves
+    assert all(len(set(names)) == len(names) for names in map(candidate_names, ("float16", "float32")))
 
 
 def test_what_a_format_cannot_hold_is_not_compared():
