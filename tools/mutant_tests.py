@@ -122,6 +122,7 @@ TESTS = {
     "studies/codesign": ("test_study_codesign",),
     "studies/hardware/figures": ("test_faster_figures direction", "test_study_hardware"),
     "studies/hardware/records": ("test_gain_records", *HARDWARE, "test_study_several hardware"),
+    "studies/hardware/plans": ("test_design_plans", *HARDWARE),
     "studies/hardware": (*HARDWARE, "test_study_several hardware"),
     "studies/records": ("test_ratios", "test_interval", "test_study_engine", "test_study_courses"),
     "studies/tuning/search": ("test_tuning_steps", "test_study_tiling", "test_study_winners"),

@@ -21,6 +21,7 @@ from ascendsim.studies.modes.losses import (
     worst_channel,
 )
 from ascendsim.studies.modes.measure import measure
+from ascendsim.studies.modes.reading import GradientStages, Reading, allowed
 from ascendsim.studies.modes.records import FACTOR, SUMS_LIMIT, Decade, GradientError, PassLimits
 
 ONE = ConvProblem((1, 1, 1, 1), (1, 1, 1, 1))
@@ -396,3 +397,41 @@ def test_small_gradients_that_become_0_decide_though_the_norm_does_not_see_them(
     assert sum(one.zero for one in error.decades) == 64
     assert all(one.lost in (0, one.count) for one in error.decades)
     assert [row.dtype for row in passing(rows)] == ["float32"]
+
+
+# What roundings may cost
+
+
+HALF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "hf32_11": 2.0**-12}
+
+
+@pytest.mark.parametrize(
+    ("stored", "read", "gradient", "groups", "leaves", "most"),
+    [
+        ("float16", "float16", "grad_input", 1, ["float16"], 65504.0),
+        ("float32", "float16", "grad_input", 1, ["float16", "float32"], 65504.0),
+        # Groups are squeezed through float16, from a cube that reads 16 bits, into float32 alone.
+        ("float32", "float16", "grad_weight", 2, ["float32", "float16"], 65504.0),
+        ("float32", "float16", "grad_weight", 1, ["float32"], 65504.0),
+        ("float32", "hf32_11", "grad_weight", 2, ["float32"], (2 - 2.0**-11) * 2.0**127),
+        ("bfloat16", "float16", "grad_weight", 2, ["float32", "bfloat16"], 65504.0),
+        ("bfloat16", "bfloat16", "grad_input", 1, ["bfloat16"], (2 - 2.0**-7) * 2.0**127),
+        # Vector cores sum grad_bias as it is stored.
+        ("float32", "float16", "grad_bias", 1, ["float32"], (2 - 2.0**-23) * 2.0**127),
+    ],
+)
+def test_what_roundings_may_cost_a_gradient(stored, read, gradient, groups, leaves, most):
+    problem = ConvProblem((1, 2, 1, 1), (2, 2 // groups, 1, 1), groups=groups)
+    reading = Reading(problem, load_profile("910B"), stored, read, direct=False)
+    assert reading.formats_out(gradient) == tuple(leaves)
+    assert reading.top(gradient) == most
+    cast = stored != read and gradient != "grad_bias"
+    cost = 2 * cast * HALF[read] + sum(HALF[name] for name in leaves)
+    assert allowed(reading, gradient) == cost
+    value = {name: np.ones(1) for name in ("grad_input", "grad_weight", "grad_bias")}
+    stages = GradientStages(*[value] * 5, dict.fromkeys(value, ()), value)
+    steps = reading.losses(gradient, np.ones(1), stages)
+    # Storing rounds both operands, and one sum is rounded once.
+    assert steps.roundings == cost + 2 * HALF[stored] + 2.0**-24
+    assert steps.formats == (stored, *[read] * cast, *leaves)
+    assert steps.leaving == tuple(leaves)
