@@ -23,7 +23,7 @@ GRAPH = (*GRAPH, "test_aclnn_workspace", "test_own_wgrad", "test_dgrad_split", "
 RULES = ("cube", "documents", "files", "limits", "messages", "order")
 RULES = (*(f"test_rules_{name}" for name in RULES), "test_page_words")
 BYTES = "test_study_traffic counts or counted"  # those that every instruction moves, one by one
-HARDWARE = ("test_study_hardware_words", "test_study_codesign", "test_study_monotone", "test_study_hardware")
+HARDWARE = ("test_study_monotone", "test_study_hardware_words", "test_study_codesign", "test_study_hardware")
 MODES = ("test_study_precision", "test_modes", "test_losses")
 TESTS = {
     "numerics/casts": (*FORMATS, "test_default_arithmetic cast or narrowing or definitions or grid"),
@@ -104,7 +104,7 @@ TESTS = {
     "profile/voltage": ("test_study_traffic voltage or energy or clock",),
     "profile/check": ("profile/", "test_study_traffic voltage or clock"),
     "profile": ("profile/",),
-    "studies/identify/vectors": ("test_probe_sums", "test_identify"),
+    "studies/identify/vectors": ("test_identify probe or sums", "test_identify"),
     "studies/identify": ("test_profile_figures", "test_identify", "precision/"),
     "studies/modes": ("test_study_formats", *MODES),
     "studies/arithmetic": ("test_accumulation_order", "test_study_formats", "test_precision", *MODES),
@@ -117,17 +117,15 @@ TESTS = {
         "test_study_hardware_words",
         "test_study_several table",
     ),
-    "studies/levers": ("test_levers", "test_study_traffic"),
-    "studies/accounts": ("test_levers", "test_study_traffic", "test_study_codesign"),
+    "studies/levers": ("test_study_traffic",),
+    "studies/accounts": ("test_study_traffic", "test_study_codesign"),
     "studies/codesign": ("test_study_codesign",),
     "studies/hardware/figures": ("test_faster_figures direction", "test_study_hardware"),
-    "studies/hardware/records": ("test_gain_records", *HARDWARE, "test_study_several hardware"),
-    "studies/hardware/plans": ("test_design_plans", *HARDWARE),
     "studies/hardware": (*HARDWARE, "test_study_several hardware"),
     "studies/records": ("test_ratios", "test_interval", "test_study_engine", "test_study_courses"),
     "studies/tuning/search": ("test_tuning_steps", "test_study_tiling", "test_study_winners"),
     "studies/tuning/study": ("test_study_courses", "test_study_tiling", "test_study_worth"),
-    "studies/verdicts": ("test_verdicts", "test_ratios", "test_study_hardware_words", "test_study_worth"),
+    "studies/verdicts": ("test_ratios", "test_study_hardware_words", "test_study_worth"),
     "studies/uncertainty": ("test_ratios", "test_interval"),
     "studies/sweep": ("test_ratios", "test_interval", "test_precision"),
     "studies/tuning": ("test_study_tiling", "test_study_winners", "test_study_worth"),

@@ -128,7 +128,6 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
 
     Raises   AscendSimError where the product's own plan cannot be timed, or multiplies nothing
     """
-    _require_products(question)
     changes = dict(question.changes)
     profile = load_profile(question.product, overrides=changes or None)
     tuner = Tuner(question, engine, budget, compute_dtype_of(question, engine.limits))
@@ -155,12 +154,6 @@ def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tu
         cut=budget.cut,
     )
     return weighed(answer, tuner), tuner
-
-
-def _require_products(question: TilingQuestion) -> None:
-    if not question.problem.met_macs:
-        told = "all taps meet padding alone, so that no plan multiplies anything; ask of another layer"
-        raise ConfigError(f"study tiling: {question.gradient} of {question.title}: {told}")
 
 
 def weighed(answer: TilingAnswer, tuner: Tuner) -> TilingAnswer:
@@ -253,9 +246,8 @@ def set_beside(
     tiling     as a call takes it for one gradient; None: that of the rules
     schedule   a loop nest by name or class; None: that of the plan
     limits     what a call may have at most, as the keywords of `estimate`
-    Raises     AscendSimError where one of both cannot be timed
+    Raises     AscendSimError where one of both cannot be timed, or multiplies nothing
     """
-    _require_products(question)
     profile, name = load_profile(question.product), question.gradient
     own: dict[str, Any] = {"tiling": tiling if tiling is None else {name: tiling}}
     own |= {"schedule": schedule if schedule is None else {name: schedule}}
@@ -268,6 +260,9 @@ def set_beside(
 
 
 def _timed(question: TilingQuestion, profile: Profile, start: str, own: Mapping[str, Any]) -> Estimate:
+    if not question.problem.met_macs:
+        told = f"{question.gradient} of {question.title}: all taps meet padding alone; ask of another layer"
+        raise ConfigError(f"study tiling: {told}")
     asked: dict[str, Any] = {"output_mask": question.gradients, "deterministic": question.deterministic}
     options = {"product": profile, "l2_start": start, **asked, **own}
     return estimate(question.problem, question.dtype, question.cube_math_type, **options)
