@@ -1,6 +1,7 @@
 """Does the study of changes read them as they are meant, and say what they buy and how sure it is?"""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,8 +20,9 @@ from ascendsim.report.studies.hardware import (
     tuned_table,
 )
 from ascendsim.report.studies.hardware_words import hardware_sentence
+from ascendsim.studies.engine.point import NETWORK
 from ascendsim.studies.engine.run import Budget, Engine, Store
-from ascendsim.studies.hardware.gains import study_hardware
+from ascendsim.studies.hardware.gains import base_points, study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, StudiedLayer
 from ascendsim.studies.table import share
 from ascendsim.studies.tuning.records import TilingQuestion
@@ -542,3 +544,21 @@ def test_a_bad_value_in_a_file_is_told_as_on_the_command_line(tmp_path):
 def test_commas_between_figures_lead_to_another_option(text):
     with pytest.raises(ConfigError, match="give each change of its own by another --change"):
         parse_changes(text)
+
+
+def test_before_the_call_of_a_layer_come_those_behind_it_the_last_first():
+    layers = [
+        StudiedLayer(str(at), ConvProblem((1, 16, 4 + at, 8), (16, 16, 1, 1)), (True, at > 0, False))
+        for at in range(3)
+    ]
+    asked = SimpleNamespace(product="910B2", dtype="float16", cube_math_type=0, layers=layers)
+    asked.starts = "warm", NETWORK
+    points = base_points(asked)
+    first, second, third = layers
+    assert [points[layer, NETWORK].before for layer in layers] == [
+        ((third.problem, third.gradients), (second.problem, second.gradients)),
+        ((third.problem, third.gradients),),
+        (),
+    ]
+    assert points[first, NETWORK].gradients == (True, False, False)
+    assert all(points[layer, "warm"].before == () for layer in layers)
