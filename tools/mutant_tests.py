@@ -128,7 +128,7 @@ TESTS = {
     "studies/verdicts": ("test_ratios", "test_study_hardware_words", "test_study_worth"),
     "studies/uncertainty": ("test_ratios", "test_interval"),
     "studies/sweep": ("test_ratios", "test_interval", "test_precision"),
-    "studies/tuning": ("test_study_tiling", "test_study_winners", "test_study_worth"),
+    "studies/tuning": ("test_tuning_steps", "test_study_tiling", "test_study_winners", "test_study_worth"),
     "studies": ("studies/",),
 }
 

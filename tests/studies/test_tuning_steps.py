@@ -5,10 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from ascendsim.ops.plan import Tiling
+from ascendsim import ConvProblem
+from ascendsim.ops.plan import Plan, Tiling
 from ascendsim.ops.tiling.legal_space import NO_GRID, BaseSizes, CellGrid, Footprint
+from ascendsim.studies.engine.run import Budget
 from ascendsim.studies.tuning import search
+from ascendsim.studies.tuning.records import TilingQuestion, Trial
 from ascendsim.studies.tuning.search import Tilings, Wish
+from ascendsim.studies.tuning.tune import Tuner
 
 
 def changed(before, after):
@@ -390,3 +394,67 @@ def test_no_more_is_drawn_than_may_be_tried(monkeypatch):
     search._draw(tuner, None)
     assert [len(plans) for _, plans, _ in tuner.asked] == [8, 3]
     assert len(tuner.trials) == 12
+
+
+# --- Trials ----------------------------------------------------------------------------------------------
+
+PLANS = {name: Plan("wgrad", Tiling(16 * at, 16, 16)) for at, name in enumerate("abcdef", start=1)}
+ANSWERS = {
+    ("a", "warm"): {"planned_us": 50.0},
+    ("a", "step"): {"planned_us": 60.0},
+    ("c", "warm"): {"stopped": True},
+    ("d", "warm"): {"reason": "L1 is short"},
+    ("e", "warm"): {"planned_us": 100.0},
+    ("e", "step"): {"planned_us": 70.0},
+    ("f", "warm"): {"planned_us": 99.0},
+    ("f", "step"): {"planned_us": 120.0},
+}
+
+
+class Answering:
+    """An engine that knows the answers; without one nothing was left to ask for it."""
+
+    def __init__(self):
+        self.asked = []
+
+    def answer(self, points, budget):
+        del budget
+        names = [
+            next(name for name, plan in PLANS.items() if plan in point.tiling.values()) for point in points
+        ]
+        self.asked.append("".join(names))
+        for name, point in zip(names, points, strict=True):
+            told = ANSWERS.get((name, point.l2_start))
+            yield (
+                point,
+                told and SimpleNamespace(**{"stopped": False, "reason": "", "planned_us": 0.0} | told),
+            )
+
+
+@pytest.mark.parametrize(("score", "second"), [("worst", "af"), ("mean", "aef")])
+def test_a_plan_is_timed_as_far_as_it_matters(score, second):
+    layer = ConvProblem((4, 64, 14, 14), (64, 64, 3, 3), padding=1)
+    asked = TilingQuestion("a test", "910B2", layer, "grad_weight", trials=9, score=score)
+    tuner = Tuner(asked, Answering(), Budget(), "float16")
+    tuner.try_all([*PLANS.values(), PLANS["a"]], "steps", 100.0)
+    # Of one that nothing was left for, that stopped or was refused, no second start is asked for; nor of one
+    # that is as slow as the best, but for a mean.
+    assert tuner.engine.asked == ["abcdef", second]
+    times = {name: dict(tuner.trials[plan].times_us) for name, plan in PLANS.items() if plan in tuner.trials}
+    slow = {"warm": 100.0} | ({"step": 70.0} if "e" in second else {})
+    first = {"warm": 50.0, "step": 60.0}
+    assert times == {"a": first, "c": {}, "d": {}, "e": slow, "f": {"warm": 99.0, "step": 120.0}}
+    assert (tuner.trials[PLANS["c"]].above_us, tuner.stopped) == (100.0, 1)
+    assert (tuner.trials[PLANS["d"]].reason, tuner.left) == ("L1 is short", 9 - 5)
+    # What is known is not asked again, and no more than may be tried.
+    tuner.try_all([PLANS["a"], PLANS["b"]], "steps", 100.0)
+    assert tuner.engine.asked[2:] == ["b", ""]
+    for plan in (Plan("wgrad", Tiling(16, 16 * at, 16)) for at in range(2, 9)):
+        tuner.trials[plan] = Trial(plan, "steps", {})
+    tuner.try_all([PLANS["b"]], "steps", 100.0)
+    assert tuner.engine.asked[4:] == ["", ""]
+    # What its bound says cannot be faster is no call.
+    again = Tuner(asked, Answering(), Budget(), "float16")
+    again.try_all([PLANS["a"]], "steps", again.least_us(PLANS["a"]))
+    assert again.engine.asked == ["", ""]
+    assert again.trials[PLANS["a"]].above_us == again.least_us(PLANS["a"])
