@@ -129,6 +129,7 @@ TESTS = {
     "studies/uncertainty": ("test_ratios", "test_interval"),
     "studies/sweep": ("test_ratios", "test_interval", "test_precision"),
     "studies/tuning": ("test_tuning_steps", "test_study_tiling", "test_study_winners", "test_study_worth"),
+    "studies/engine": ("test_study_engine", "test_study_several", "test_study_tiling"),
     "studies": ("studies/",),
 }
 

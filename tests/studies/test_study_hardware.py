@@ -22,6 +22,7 @@ from ascendsim.report.studies.hardware import (
 from ascendsim.report.studies.hardware_words import hardware_sentence
 from ascendsim.studies.engine.point import NETWORK
 from ascendsim.studies.engine.run import Budget, Engine, Store
+from ascendsim.studies.hardware import gains
 from ascendsim.studies.hardware.gains import base_points, study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, StudiedLayer
 from ascendsim.studies.table import share
@@ -335,6 +336,23 @@ def test_doubt_moves_a_figure_before_and_after_the_change(doubtful):
         at[end] = 1 - after / before
     assert gain.doubt.low <= min(at.values())
     assert gain.doubt.high >= max(at.values())
+
+
+def test_a_saving_is_a_part_of_the_time_before_the_change(monkeypatch):
+    savings = []
+    monkeypatch.setattr(gains, "doubt_of", lambda saving, *_: savings.append(saving) or Doubt(0, 0, 0))
+    layers = (StudiedLayer("small", SMALL, ONE),)
+    answered(question("scalar.issue_cycles=x2", layers=layers, starts=("warm",), doubt=True))
+    (saving,) = savings
+    plans = {k.name: k.plan for k in time_us({}, "warm", problem=SMALL, mask=ONE).kernels if k.plan}
+    for cycles in (1, 4, 20):
+        before, after = (
+            time_us({"scalar.issue_cycles": each}, "warm", plans, SMALL, ONE).time_us
+            for each in (cycles, 2 * cycles)
+        )
+        assert saving([{"scalar.issue_cycles": cycles}]) == [pytest.approx((before - after) / before)]
+    # Nothing is known where figures contradict each other: the nearest part of L2 answers before it is asked.
+    assert saving([{"paths.GM_L1.latency_cycles": 1}]) == [None]
 
 
 # --- Do changes of figures, as users state them, become the values that they mean? ---------------------
