@@ -70,7 +70,7 @@ TESTS = {
     "instructions/cube": (*CUBE, "test_dilation", "test_dgrad_taps", BYTES),
     "instructions/movers": (*CUBE, "test_dilation", "test_dgrad_taps", BYTES),
     "instructions/fixpipe": (*CUBE, "test_pickles", BYTES),
-    "instructions/relayout": (*LAYOUTS, *VECTOR, "test_winograd_kernel"),
+    "instructions/relayout": (*LAYOUTS, *VECTOR, "test_winograd_kernel", BYTES),
     "instructions/flags": ("test_flags", "test_costs"),
     "instructions": (
         *VECTOR,
