@@ -57,7 +57,8 @@ from ascendsim.studies.accounts import (
 from ascendsim.studies.hardware.records import StudiedLayer
 from ascendsim.studies.levers import fast_pipe, steps_of, study_levers
 from ascendsim.studies.sweep import Sweep
-from ascendsim.studies.table import three_digits
+from ascendsim.studies.table import form, microseconds, percent, saving, three_digits, whole
+from ascendsim.studies.table import share as part_shown
 from ascendsim.studies.traffic import estimate_call, study_traffic
 from ascendsim.workloads import load_workload
 from tests.helpers.both_engines import random_call, random_matmul
@@ -324,6 +325,24 @@ def test_energy_lies_between_the_ends_of_ranges_and_says_how_many_figures_have_o
 )
 def test_three_digits_are_shown(number, text):
     assert three_digits(number) == text
+
+
+@pytest.mark.parametrize(
+    ("show", "texts"),
+    [
+        # What is not nothing is not printed as nothing.
+        (percent, {0: "0%", 1e-9: "<1%", 0.0049: "<1%", 0.005: "0%", 0.0051: "1%", 0.125: "12%", 1: "100%"}),
+        (percent, {-0.004: "-0%", 1.5: "150%"}),
+        (part_shown, {0: "0.0", 0.001: "0.1", 0.00099: "0.099", -0.00012345: "-0.012", 0.12345: "12.3"}),
+        (saving, {0.25: "25.0 %", 0.0: "0.0 %", -0.25: "costs 25.0 %"}),
+        (microseconds, {0: "0.00", 999.994: "999.99", 1000: "1,000", 12345.6: "12,346"}),
+        (whole, {1234567: "1,234,567"}),
+        (three_digits, {99.95: "100", 100: "100", 99.94: "99.9", -1234.5: "-1,230", -0.5: "-0.5"}),
+        (form(".2f"), {1.005: "1.00"}),
+    ],
+)
+def test_digits_of_shares_and_times(show, texts):
+    assert {number: show(number) for number in texts} == texts
 
 
 # --- Does energy follow the clock and its voltage? ---------------------------------------------------------
