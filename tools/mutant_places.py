@@ -54,6 +54,8 @@ SIGNS = {
     ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.And: "and",
     ast.Or: "or",
 }  # fmt: skip
+NOT_COMPUTED = (ast.Raise, ast.Assert, ast.JoinedStr)
+STRICT = ast.dump(ast.keyword("strict", ast.Constant(True)))
 CALLS = {"min": "max", "max": "min", "all": "any", "any": "all", "minimum": "maximum", "maximum": "minimum"}
 
 
@@ -74,12 +76,14 @@ class Places:
         return sorted(made.values())
 
     def _nodes(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Walk through what is computed: not through types, errors, texts and how caches are kept."""
+        """Walk through what is computed: not through types, errors, checks, texts and how caches are kept."""
         for field, child in ast.iter_fields(node):
             if field in ("annotation", "returns", "bases", "decorator_list", "type_params"):
                 continue
             for one in child if isinstance(child, list) else [child]:
-                if isinstance(one, ast.AST) and not isinstance(one, ast.Raise | ast.Assert | ast.JoinedStr):
+                # That what is zipped is equally long is as good as asserted.
+                asserted = isinstance(one, ast.keyword) and ast.dump(one) == STRICT
+                if isinstance(one, ast.AST) and not (asserted or isinstance(one, NOT_COMPUTED)):
                     yield one
                     yield from self._nodes(one)
 

@@ -22,6 +22,8 @@ GRAPH = (*GRAPH, "test_operators_sums", "test_operators_views", "test_view_copie
 GRAPH = (*GRAPH, "test_aclnn_workspace", "test_own_wgrad", "test_dgrad_split", "test_group_merge")
 RULES = ("cube", "documents", "files", "limits", "messages", "order")
 RULES = (*(f"test_rules_{name}" for name in RULES), "test_page_words")
+BYTES = "test_study_traffic counts or counted"  # those that every instruction moves, one by one
+HARDWARE = ("test_study_monotone", "test_study_hardware_words", "test_study_codesign", "test_study_hardware")
 MODES = ("test_study_precision", "test_modes", "test_losses")
 TESTS = {
     "numerics/casts": (*FORMATS, "test_default_arithmetic cast or narrowing or definitions or grid"),
@@ -65,10 +67,10 @@ TESTS = {
     "ops/tiling/plan_files": ("test_plan_files", "test_cli_plans"),
     "ops/tiling/entries": ("test_plan_entries", "test_plan_files"),
     "ops/tiling": ("test_search", "test_plan_errors", "test_matmul_cycles", "test_tiling"),
-    "instructions/cube": (*CUBE, "test_dilation", "test_dgrad_taps"),
-    "instructions/movers": (*CUBE, "test_dilation", "test_dgrad_taps"),
-    "instructions/fixpipe": CUBE,
-    "instructions/relayout": (*LAYOUTS, *VECTOR),
+    "instructions/cube": (*CUBE, "test_dilation", "test_dgrad_taps", BYTES),
+    "instructions/movers": (*CUBE, "test_dilation", "test_dgrad_taps", BYTES),
+    "instructions/fixpipe": (*CUBE, "test_pickles", BYTES),
+    "instructions/relayout": (*LAYOUTS, *VECTOR, "test_winograd_kernel", BYTES),
     "instructions/flags": ("test_flags", "test_costs"),
     "instructions": (
         *VECTOR,
@@ -79,6 +81,8 @@ TESTS = {
     ),
     "rules": RULES,
     "program/instruction": ("test_vector_kernels", "test_costs", "program/"),
+    "program/places": ("program/", "test_cube_instructions", "test_accumulation_order"),
+    "program/program": ("program/", "test_timing", BYTES),
     "program": ("program/",),
     "timing/links": ("test_links", "timing/"),
     "timing/l2": ("test_l2", "test_l2_cores", "test_l2_operands", "test_l2_walk", "timing/"),
@@ -89,21 +93,43 @@ TESTS = {
     "ops/schedules/winograd": ("test_winograd", "test_winograd_kernel"),
     "ops/schedules": ("schedules/", "test_own_wgrad"),
     "profile/changes": ("profile/", "test_study_hardware file", "test_other_cubes change"),
-    "profile/records": ("profile/", "test_study_codesign formula"),
-    "profile/memory": ("profile/", "test_costs", "test_cube_instructions", "test_layouts"),
+    "profile/records": ("profile/", "test_study_codesign formula", "test_interval"),
+    "profile/memory": (
+        "test_costs",
+        "test_cube_instructions",
+        "test_layouts",
+        "profile/",
+        "test_other_cubes",
+    ),
+    "profile/voltage": ("test_study_traffic voltage or energy or clock",),
+    "profile/check": ("profile/", "test_study_traffic voltage or clock"),
     "profile": ("profile/",),
+    "studies/identify/vectors": ("test_identify probe or sums", "test_identify"),
     "studies/identify": ("test_profile_figures", "test_identify", "precision/"),
     "studies/modes": ("test_study_formats", *MODES),
     "studies/arithmetic": ("test_accumulation_order", "test_study_formats", "test_precision", *MODES),
     "studies/tuning/records": ("test_guarded_doors property", "test_study_tiling", "test_study_winners"),
     "studies/devices": ("test_study_devices",),
-    "studies/table": ("test_study_traffic digits", "test_study_precision", "test_study_hardware_words"),
+    "studies/table": (
+        "test_study_traffic digits",
+        "test_files parquet",
+        "test_study_precision",
+        "test_study_hardware_words",
+        "test_study_several table",
+    ),
     "studies/levers": ("test_study_traffic",),
+    "studies/accounts": ("test_study_traffic", "test_study_codesign"),
     "studies/codesign": ("test_study_codesign",),
     "studies/hardware/figures": ("test_faster_figures direction", "test_study_hardware"),
-    "studies/hardware": ("test_study_hardware_words", "test_study_hardware"),
+    "studies/hardware": (*HARDWARE, "test_study_several hardware"),
     "studies/records": ("test_ratios", "test_interval", "test_study_engine", "test_study_courses"),
-    "studies/tuning": ("test_study_tiling", "test_study_winners", "test_study_worth"),
+    "studies/tuning/search": ("test_tuning_steps", "test_study_tiling", "test_study_winners"),
+    "studies/tuning/study": ("test_study_courses", "test_study_tiling", "test_study_worth"),
+    "studies/verdicts": ("test_ratios", "test_study_hardware_words", "test_study_worth"),
+    "studies/uncertainty": ("test_ratios", "test_interval"),
+    "studies/sweep": ("test_ratios", "test_interval", "test_precision"),
+    "studies/tuning": ("test_tuning_steps", "test_study_tiling", "test_study_winners", "test_study_worth"),
+    "studies/engine": ("test_study_engine", "test_study_several", "test_study_tiling"),
     "studies": ("studies/",),
 }
 # What plans, runs and times calls: a change moves cycles, bytes or bits of some of many calls. This takes

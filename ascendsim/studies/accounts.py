@@ -115,11 +115,8 @@ class TrafficAnswer(StudyAnswer):
 
     def at(self, level: str) -> tuple[int, int]:
         """Return the bytes that all calls read and write at a level."""
-        sides = [
-            (call.count * size for size in kernel.at(level)) for call in self.calls for kernel in call.kernels
-        ]
-        read, written = zip(*sides, strict=True) if sides else ((), ())
-        return sum(read), sum(written)
+        pairs = [(call.count, kernel.at(level)) for call in self.calls for kernel in call.kernels]
+        return sum(n * read for n, (read, _) in pairs), sum(n * written for n, (_, written) in pairs)
 
 
 class Lever(NamedTuple):

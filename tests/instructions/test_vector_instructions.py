@@ -160,6 +160,11 @@ def test_addresses_are_charged_where_all_are_known_and_the_product_has_these_ban
 # --- fill, cast, add
 
 
+def test_the_bytes_of_a_fill_are_those_of_whole_elements():
+    widths = [Fill(A, (2, 4), size).width(0, (2, 4)) for size in (8, 16, 32, 33, 36)]
+    assert widths == [1, 2, 4, 0, 0]
+
+
 def test_fill_writes_plus_zero():
     mem = memory()
     put(mem, A, [-1, np.nan])

@@ -172,6 +172,26 @@ def test_output_padding_as_large_as_the_stride(rank, rules, status):
     assert answer(call, "910B", rules)[0] == status
 
 
+@pytest.mark.parametrize("axis", range(3))
+def test_each_axis_of_output_padding_is_held_to_its_own_stride(axis):
+    # In 3-D everybody looks: each value is below its stride, one is as large, one below 0.
+    call = conv((1, 2, 4, 6, 7), (2, 3, 3, 3, 3), groups=1, transposed=True, stride=(2, 3, 4))
+    for value, status in (((2, 3, 4)[axis], 161002), (-1, 161002)):
+        padding = tuple(value if at == axis else 0 for at in range(3))
+        assert answer(changed(call, {"output_padding": padding})) == (status, "12")
+    below = changed(
+        call, {"output_padding": tuple((2, 3, 4)[at] - 1 if at == axis else 0 for at in range(3))}
+    )
+    assert answer(below) != (161002, "12")
+
+
+@pytest.mark.parametrize("axis", range(2))
+@pytest.mark.parametrize(("name", "least"), [("stride", 1), ("padding", 0), ("dilation", 1)])
+def test_each_axis_of_an_attribute_has_its_least(name, least, axis):
+    values = [tuple(value if at == axis else 1 for at in range(2)) for value in (least - 1, least)]
+    assert [answer(changed(conv(), {name: value})) == (161002, "11") for value in values] == [True, False]
+
+
 def test_the_shapes_of_a_transposed_call_rule_over_output_padding():
     # (6 - 1) 2 - 2 + 3 + 1 = 12 and (7 - 1) 2 - 2 + 3 + 0 = 13
     call = conv((2, 4, 6, 7), (4, 6, 3, 3), groups=1, transposed=True, stride=2, output_padding=(1, 0))

@@ -483,3 +483,10 @@ def test_conv_tbc_with_an_empty_grad_output():
 @pytest.mark.parametrize("changes", [{"time": 0, "taps": 1}, {"taps": 0}, {"channels": 0}, {"batch": 0}])
 def test_page_003_wants_every_size_from_1(changes):
     assert answer(tbc(**changes), "910B", "documented") == (161002, "4")
+
+
+@pytest.mark.parametrize("field", ["dtype", "format"])
+def test_a_name_may_have_forty_letters(field):
+    asked = [answer(changed(conv(), {f"input.{field}": "x" * size}), "910B", "shipped") for size in (40, 41)]
+    # No such name is known, which a check of the interface says; a longer one is no name.
+    assert asked[0][1] != asked[1][1] == "0"

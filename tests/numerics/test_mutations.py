@@ -319,6 +319,15 @@ def test_equal_lines_of_a_file_have_mutants_of_different_names(tmp_path, monkeyp
     assert found == ["module: x = 3 < 4 [6: < -> <=]", "module: x = 3 < 4 #2 [6: < -> <=]"]
 
 
+def test_what_is_asserted_is_no_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "PACKAGE", tmp_path)
+    file = tmp_path / "module.py"
+    file.write_text("assert 1 < 2\nx = zip(a, b, strict=True)\ny = zip(a, b, strict=False)\n")
+    assert [mutant.name for mutant in places.Places(file).found()] == [
+        "module: y = zip(a, b, strict=False) [21: False -> True]"
+    ]
+
+
 def test_names_tell_mutants_apart():
     names = [mutant.name for mutant in JUDGED]
     assert len(names) == len(set(names))

@@ -21,6 +21,7 @@ from ascendsim.studies.modes.losses import (
     worst_channel,
 )
 from ascendsim.studies.modes.measure import measure
+from ascendsim.studies.modes.reading import GradientStages, Reading, allowed
 from ascendsim.studies.modes.records import FACTOR, SUMS_LIMIT, Decade, GradientError, PassLimits
 
 ONE = ConvProblem((1, 1, 1, 1), (1, 1, 1, 1))
@@ -188,6 +189,70 @@ def test_causes_and_decades_are_those_of_the_definition(seed, saturated):
         assert made.error == pytest.approx(error)
 
 
+def label(result, rounded, free, exact, magnitude=0.0, roundings=0.0, ends=()):
+    """The cause of one element of float16."""
+    arrays = [np.array([value]) for value in (result, rounded, free, magnitude)]
+    made = [RangeEnd("weight", top, np.array([value])) for top, value in ends]
+    steps = LossSteps(*arrays[:3], made, arrays[3], ("float16",), ("float16",), roundings)
+    (found,) = steps.labels(np.array([exact]))
+    return CAUSES[found]
+
+
+def test_a_cause_begins_at_half_of_the_error():
+    # Off by 4: 2 of it by the sums, or a little less.
+    assert label(104.0, 102.0, 102.0, 100.0) == "accumulation"
+    assert label(104.0, 102.25, 102.25, 100.0) == "rounding"
+    # By the range of the formats, at whichever end takes more; of equal ends the first.
+    low, high = (False, 103.0), (True, 101.0)
+    assert label(104.0, 104.0, 102.0, 100.0) == "underflow"
+    assert label(104.0, 104.0, 102.25, 100.0) == "rounding"
+    assert label(104.0, 104.0, 102.0, 100.0, ends=[low, (True, 100.5)]) == "saturation"
+    assert label(104.0, 104.0, 102.0, 100.0, ends=[low, high]) == "underflow"
+    assert label(104.0, 104.0, 102.0, 100.0, ends=[high, low]) == "saturation"
+    # Without any error, none of both is half of it.
+    assert label(100.0, 100.0, 100.0, 100.0) == "rounding"
+
+
+def test_terms_cancel_where_the_error_is_large_beside_the_element_alone():
+    # A rounding of float16 is 2^-11: of 2048 a large error is more than FACTOR.
+    exact, large = 2048.0, FACTOR
+    near, far = exact + large, exact + large + 2.0**-9
+    # At most what roundings of the terms may cost, 2^-10 of their magnitudes.
+    enough = 2.0**10 * (large + 2.0**-9)
+    assert label(far, far, far, exact, enough, 2.0**-10) == "cancellation"
+    assert label(near, near, near, exact, enough, 2.0**-10) == "rounding"
+    assert label(far, far, far, exact, enough - 1, 2.0**-10) == "rounding"
+
+
+def test_what_stays_at_the_largest_value_has_to_lie_beyond_it():
+    beyond = 65504.0 + 2.0**-4
+    assert label(65504.0, 65504.0, beyond, beyond) == "saturation"
+    assert label(-65504.0, -65504.0, -beyond, -beyond) == "saturation"
+    assert label(65504.0, 65504.0, 65504.0, beyond) == "rounding"
+    assert label(np.inf, np.inf, 7e4, 7e4) == label(np.nan, 1.0, 1.0, 1.0) == "overflow"
+    assert label(np.inf, np.inf, np.inf, np.inf) != "overflow"
+
+
+def test_shares_of_causes_and_takers_are_those_of_the_definition():
+    steps, truth = drawn_steps(1, saturated=True)
+    labels = steps.labels(truth)
+    squares = dict.fromkeys(CAUSES, 0.0)
+    for at, cause in enumerate(labels.flat):
+        squares[CAUSES[cause]] += float(steps.result.flat[at] - truth.flat[at]) ** 2
+    want = {cause: square / sum(squares.values()) for cause, square in squares.items() if square}
+    found = steps.causes(truth, labels)
+    assert dict(found) == pytest.approx(want)
+    assert [cause for cause, _ in found] == sorted(want, key=want.get, reverse=True)
+    taken = {}
+    for at, cause in enumerate(labels.flat):
+        exact, error = truth.flat[at], abs(steps.result.flat[at] - truth.flat[at])
+        small = CAUSES[cause] == "underflow" and error > FACTOR * 2.0**-11 * abs(exact)
+        if exact and (CAUSES[cause] == "saturation" or small):
+            taken[CAUSES[cause]] = taken.get(CAUSES[cause], 0) + 1 / truth.size
+    assert {cause: share for cause, _, share in steps.takers(truth, labels)} == pytest.approx(taken)
+    assert len(taken) == 2
+
+
 def slow_product_labels(grad_output, weight):
     """Return the cause of each element of the product, by what float16 takes of its own terms alone.
 
@@ -332,3 +397,41 @@ def test_small_gradients_that_become_0_decide_though_the_norm_does_not_see_them(
     assert sum(one.zero for one in error.decades) == 64
     assert all(one.lost in (0, one.count) for one in error.decades)
     assert [row.dtype for row in passing(rows)] == ["float32"]
+
+
+# What roundings may cost
+
+
+HALF = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "hf32_11": 2.0**-12}
+
+
+@pytest.mark.parametrize(
+    ("stored", "read", "gradient", "groups", "leaves", "most"),
+    [
+        ("float16", "float16", "grad_input", 1, ["float16"], 65504.0),
+        ("float32", "float16", "grad_input", 1, ["float16", "float32"], 65504.0),
+        # Groups are squeezed through float16, from a cube that reads 16 bits, into float32 alone.
+        ("float32", "float16", "grad_weight", 2, ["float32", "float16"], 65504.0),
+        ("float32", "float16", "grad_weight", 1, ["float32"], 65504.0),
+        ("float32", "hf32_11", "grad_weight", 2, ["float32"], (2 - 2.0**-11) * 2.0**127),
+        ("bfloat16", "float16", "grad_weight", 2, ["float32", "bfloat16"], 65504.0),
+        ("bfloat16", "bfloat16", "grad_input", 1, ["bfloat16"], (2 - 2.0**-7) * 2.0**127),
+        # Vector cores sum grad_bias as it is stored.
+        ("float32", "float16", "grad_bias", 1, ["float32"], (2 - 2.0**-23) * 2.0**127),
+    ],
+)
+def test_what_roundings_may_cost_a_gradient(stored, read, gradient, groups, leaves, most):
+    problem = ConvProblem((1, 2, 1, 1), (2, 2 // groups, 1, 1), groups=groups)
+    reading = Reading(problem, load_profile("910B"), stored, read, direct=False)
+    assert reading.formats_out(gradient) == tuple(leaves)
+    assert reading.top(gradient) == most
+    cast = stored != read and gradient != "grad_bias"
+    cost = 2 * cast * HALF[read] + sum(HALF[name] for name in leaves)
+    assert allowed(reading, gradient) == cost
+    value = {name: np.ones(1) for name in ("grad_input", "grad_weight", "grad_bias")}
+    stages = GradientStages(*[value] * 5, dict.fromkeys(value, ()), value)
+    steps = reading.losses(gradient, np.ones(1), stages)
+    # Storing rounds both operands, and one sum is rounded once.
+    assert steps.roundings == cost + 2 * HALF[stored] + 2.0**-24
+    assert steps.formats == (stored, *[read] * cast, *leaves)
+    assert steps.leaving == tuple(leaves)

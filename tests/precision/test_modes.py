@@ -14,6 +14,7 @@ from ascendsim.studies.modes.choice import (
     ConvCase,
     SyntheticTensors,
     nearest,
+    part_of,
     passing,
     tied,
 )
@@ -394,3 +395,42 @@ def test_hifloat8_has_no_edge_below_which_values_are_subnormal():
 
 def test_nothing_but_zeros_loses_nothing():
     assert share("input", np.zeros(4), "float16") == FormatShare("input", "float16", 1.0, 0.0, 0.0, 0.0)
+
+
+# What is computed of a convolution
+
+
+IMAGE = 32 * 32 * 16 * 16 * 9
+
+
+@pytest.mark.parametrize(
+    ("budget", "images", "input"),
+    [
+        # As many images as the budget holds, one at least.
+        (8 * IMAGE, None, (8, 16, 32, 32)),
+        (3 * IMAGE, None, (3, 16, 32, 32)),
+        (3 * IMAGE - 1, None, (2, 16, 32, 32)),
+        (IMAGE // 4, None, (1, 16, 32, 32)),
+        # Beyond four budgets the longest side is halved, of equal ones the first.
+        (IMAGE // 4 - 1, None, (1, 16, 16, 32)),
+        (IMAGE // 8 - 1, None, (1, 16, 16, 16)),
+        # Eight would be less than four kernels.
+        (1, None, (1, 16, 16, 16)),
+        (1, 3, (3, 16, 32, 32)),
+        (1, 99, (8, 16, 32, 32)),
+    ],
+)
+def test_as_much_is_computed_as_a_budget_holds(budget, images, input):
+    problem = ConvProblem((8, 16, 32, 32), (16, 16, 3, 3), padding=1)
+    assert problem.macs == 8 * IMAGE
+    assert part_of(problem, budget, images).input == input
+
+
+@pytest.mark.parametrize(
+    ("kernel", "side", "least"),
+    [((1, 1), (33, 9), (5, 5)), ((4, 4), (32, 32), (16, 16)), ((1, 5), (9, 21), (9, 21))],
+)
+def test_a_side_is_halved_as_long_as_four_kernels_fit(kernel, side, least):
+    # 33, 17, 9, 5, beside 9, 5; of 21 the half, 11, is less than 20, and nothing else is tried.
+    problem = ConvProblem((1, 1, *side), (1, 1, *kernel))
+    assert part_of(problem, 0).input[2:] == least

@@ -200,6 +200,27 @@ def test_every_gpu_is_an_align_model_with_a_source():
             assert gpu.confidence
 
 
+def test_every_gpu_has_the_sums_that_are_published_of_it():
+    # Products that meet, fraction bits of what they are aligned to, and of a result.
+    halves = {
+        "nvidia-v100": (4, 23, 23),
+        "nvidia-a100": (8, 24, 23),
+        "nvidia-a2": (8, 24, 23),
+        "nvidia-l40s": (8, 24, 23),
+        "nvidia-h100": (16, 25, 23),
+        "nvidia-b200": (16, 25, 23),
+    }
+    eights = {"nvidia-l40s": (16, 13, 13), "nvidia-h100": (32, 13, 13)}
+    for name, kinds in GPUS.items():
+        # The oldest of them has no bfloat16.
+        has = {"float16"} if name == "nvidia-v100" else {"float16", "bfloat16"}
+        assert set(kinds) == has | ({"float8_e4m3fn", "float8_e5m2"} if name in eights else set())
+        for kind, gpu in kinds.items():
+            block, fraction, result = (eights if kind.startswith("float8") else halves)[name]
+            assert (gpu.model, gpu.fraction) == (f"align:{block}:F{fraction}:RZ:acc", result)
+    assert set(GPUS) == set(halves)
+
+
 # F by name and format as published: MMA-Sim; for 8 bits on Hopper and Ada a sum of 13 fraction bits.
 PUBLISHED = [
     *[("nvidia-v100", "float16", 23), ("nvidia-a100", "float16", 24), ("nvidia-a2", "bfloat16", 24)],
@@ -285,6 +306,47 @@ def test_a_part_that_does_nothing_is_zero():
         assert (one.total, one.operands, one.accumulation, one.output, one.of_terms) == (0, 0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_each_part_of_an_error_by_hand(sign):
+    # 2^-12 is a quarter of a last bit of float16 at 1; 2^-24 is half a last bit of float32, and cut off; 2^-9
+    # is a quarter of a last bit of bfloat16.
+    line, last = ConvProblem((1, 1, 1, 1), (2, 1, 1, 1)), sign * 2.0**-24
+    given = {"input": np.ones((1, 1, 1, 1)), "weight": np.ones((2, 1, 1, 1))}
+    given["grad_output"] = np.array([1 + 2.0**-9 + 2.0**-12, last]).reshape(1, 2, 1, 1)
+    (found,) = attribute(line, given, Math("float16", "seq:RZ", "bfloat16"), ["grad_input"])
+    exact = 1 + 2.0**-9 + 2.0**-12 + last
+    # Toward zero, a little less than a number is the number before it.
+    sums = 1 + 2.0**-9 if sign > 0 else 1 + 2.0**-9 - 2.0**-23
+    assert found.operands == 2.0**-12 / exact
+    assert found.accumulation == 2.0**-24 / exact
+    assert found.output == (sums - 1) / exact
+    assert found.total == (exact - 1) / exact
+    # Over the magnitudes of the terms as the cube reads them.
+    assert found.of_terms == 2.0**-24 / (1 + 2.0**-9 + 2.0**-24)
+
+
+def test_each_part_of_an_error_of_weights_by_hand():
+    # Of a grad_weight the other operand is the input: 2^-12 of it are lost.
+    line = ConvProblem((1, 1, 1, 2), (1, 1, 1, 1))
+    given = {"weight": np.ones((1, 1, 1, 1)), "input": np.array([1 + 2.0**-12, 1]).reshape(1, 1, 1, 2)}
+    given["grad_output"] = np.array([1, -0.5]).reshape(1, 1, 1, 2)
+    (found,) = attribute(line, given, Math("float16", "seq:RNE"), ["grad_weight"])
+    assert found.operands == found.total == 2.0**-12 / (0.5 + 2.0**-12)
+    assert (found.accumulation, found.output, found.of_terms) == (0, 0, 0)
+
+
+def test_how_far_from_float64_and_from_the_first_by_hand():
+    # The second of two columns differs by 2^-12, which float16 does not hold.
+    line = ConvProblem((1, 1, 1, 2), (1, 1, 1, 1))
+    given = {"weight": np.ones((1, 1, 1, 1)), "input": np.ones((1, 1, 1, 2))}
+    given["grad_output"] = np.array([-1, 1 + 2.0**-12]).reshape(1, 1, 1, 2)
+    first, second = spread(line, given, [Math("float32"), Math("float16")], ["grad_input"])
+    assert (first.different, first.errors.max_abs) == (0, 0)
+    assert (second.different, second.errors.max_abs) == (0.5, 2.0**-12)
+    # Of the magnitude of its one term.
+    assert second.errors.max_of_terms == 2.0**-12 / (1 + 2.0**-12)
+
+
 def test_chance_is_fixed_by_its_seed():
     maths = [Math("e4m3", rounding="stochastic", seed=seed) for seed in (1, 1, 2)]
     found = spread(MODULE_PROBLEM, tensors_module(), maths, gradients=("grad_input",))
@@ -297,8 +359,8 @@ def test_no_two_tensors_are_rounded_by_the_same_draws(monkeypatch):
     monkeypatch.setattr(arithmetic, "quantise", lambda *told: drawn.append(told[-1]) or quantise(*told))
     maths = [Math("e4m3", output="e5m2", rounding="stochastic", seed=seed) for seed in range(4)]
     spread(MODULE_PROBLEM, tensors_module(), maths)
-    # Of each seed: two operands and the result, of two gradients.
-    assert len(drawn) == len(set(drawn)) == 4 * 2 * 3
+    # Of each seed: two operands and the result, of two gradients, none left out between.
+    assert sorted(drawn) == list(range(4 * 2 * 3))
 
 
 def test_what_no_product_has_is_named_a_study():

@@ -11,7 +11,16 @@ from ablation import fitted
 from ascendsim.errors import ConfigError, UnsupportedError
 from ascendsim.numerics.accumulation import AccumulationModel
 from ascendsim.profile import configs_directory, list_products, load_profile
-from ascendsim.profile.memory import FixpipeRates
+from ascendsim.profile.memory import (
+    L2,
+    DataPath,
+    FixpipeRates,
+    LinkFigures,
+    Load2d,
+    Load3d,
+    Package,
+    Vector,
+)
 from ascendsim.studies.identify.folder import (
     FLOAT32,
     MODELS,
@@ -375,3 +384,100 @@ def test_the_page_gives_these_figures(ranked):
     assert k == m == n
     work = f" {square} for {m} x {n} matrices and {short} for sums of {fewer} products "
     assert work in " ".join(PAGE.split())
+
+
+def test_what_a_product_does_not_state_costs_nothing_and_shares_nothing():
+    path = DataPath("MTE2", 32, 1, 2)
+    assert path[4:] == (0,) * 10
+    assert path.requests(1000, 3) == (0, 0)
+    assert (path.pace_cycles(9, 9), path.padding_cycles(9), path.writing_peak(10**6)) == (0, 0, 32)
+    assert path.times(5) == (1, 2)
+    assert path.turning == path
+    assert FixpipeRates() == (0, 0, 0, 0, 0)
+    assert Load2d(1, 2, 3).turned_block_cycles == 0
+    law = Load3d(512, 2, 1, 16, 0, (1,), 6, "matrix")
+    assert (law.transposes, law.turned_cycles, law.turned(9, 4)) == (False, 0, 0)
+    assert L2(1, 1, 1)[3:] == (1, False)
+    assert Package() == (1, None, None)
+    vector = Vector(256, 0, 0, 0, {}, {}, {}, {})
+    assert (vector.pixel_block_cycles, vector.tap_block_cycles) == (0, 0)
+    link = LinkFigures(1.0, 1.0, 64, 64, 8, 4, 0)
+    assert (link.of_a_pair, link.exact_shared_efficiency, link.vector_part) == (4, 1, 1)
+
+
+def slow_requests(run, begin, whole):
+    """Count the requests of a run of blocks: whole ones between boundaries, the rests in bursts."""
+    count, at, end = 0, begin, begin + run
+    while at < end:
+        upto = min(end, at // whole * whole + whole)
+        left = upto - at
+        if left == whole:
+            count += 1
+        else:
+            for burst in (16, 8, 4, 3, 2, 1):
+                while left >= burst:
+                    left, count = left - burst, count + 1
+        at = upto
+    return count
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("request_bytes", [32, 128, 512, 1024])
+def test_requests_are_those_of_the_definition(request_bytes, aligned):
+    path = DataPath("MTE2", 174, 0, 206, request_bytes=request_bytes, request_fixed_share=0.53)
+    whole = request_bytes // 32
+    for blocks in (*range(1, 40), 64, 65):
+        for rows in (1, 3):
+            starts = [0] if aligned else range(whole)
+            count = Fraction(sum(slow_requests(blocks, begin, whole) for begin in starts), len(starts))
+            # One byte of the last block of each run is enough.
+            for size in (32 * blocks, 32 * (blocks - 1) + 1):
+                found = path.requests(rows * size, rows, aligned)
+                assert found.number == rows * count
+                fixed = Fraction(53, 100)
+                assert found.occupied_bytes == rows * (
+                    fixed * count * request_bytes + (1 - fixed) * blocks * 32
+                )
+
+
+def test_the_rate_of_a_copy_by_its_requests():
+    path = DataPath("MTE2", 100, 3, 206, spread_cycles=95, row_cycles=1.5, request_bytes=512)
+    assert path.peak(4096, 0, Fraction(0)) == 100
+    # Sixteen requests go at the pace of full ones, 8192 bytes: half the bytes in that time.
+    assert path.peak(4096, 16, Fraction(0)) == 50
+    assert path.peak(4096, 16, Fraction(6144)) == 75
+    # With a pace of its own others go between; full requests waste nothing.
+    assert path.peak(4096, 16, Fraction(6144), pace=1) == 150
+    assert path.peak(8192, 16, Fraction(8192)) == 100
+    # Rows at their own cycles beside requests of 5.12 cycles: 15 + 20.48.
+    assert path.pace_cycles(10, 4) == 36
+    assert path.padding_cycles(3) == 5
+    # The farthest of n requests is on average 1 / (n + 1) of the spread nearer.
+    assert [path.times(n) for n in (0, 1, 4, 95)] == [(3, 206), (3, 159), (3, 187), (3, 206)]
+
+
+def test_a_write_leaves_at_the_pace_of_the_far_side_once_its_buffer_is_full():
+    path = DataPath("MTE3", 100, 0, 0, buffer_bytes=1000, drain_bytes_per_cycle=50)
+    # Of 4000 bytes 3000 are drained, in 60 cycles; 1500 leave 500, which take 10: slower is the way out.
+    assert [path.writing_peak(size) for size in (1000, 1001, 1500, 4000)] == [100, 100, 100, Fraction(200, 3)]
+    assert path._replace(drain_bytes_per_cycle=0).writing_peak(4000) == 100
+    turned = path._replace(transposing_bytes_per_cycle=70).turning
+    assert (turned.bytes_per_cycle, turned.pipe) == (70, "MTE3")
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "fetched"), [(1, 1, 128), (128, 1, 128), (129, 1, 256), (300, 3, 384), (390, 3, 768)]
+)
+def test_memory_answers_in_whole_sectors(size, rows, fetched):
+    assert L2(1 << 20, 512, 128).fetched_bytes(size, rows) == fetched
+
+
+def test_a_law_of_load3d_by_hand():
+    law = Load3d(512, 2, 1, 16, 3, (1, 2, 4), 6, "line", turned_cycles=Fraction(7, 2))
+    # Two cycles a stride, one a row from the second on, sixteen at most, and three more.
+    cases = {(1, 1): 5, (1, 2): 7, (2, 1): 7, (4, 8): 19, (4, 9): 19, (3, 1): 19}
+    assert {case: law.fractal_cycles(*case) for case in cases} == cases
+    # A line goes along the longer side.
+    assert [law.commands(*sides) for sides in ((4, 9), (9, 4), (5, 5))] == [4, 4, 5]
+    assert law._replace(command_covers="matrix").commands(4, 9) == 1
+    assert [law.turned(4, size) for size in (1, 2, 4)] == [0, 0, 14]

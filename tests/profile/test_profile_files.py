@@ -4,6 +4,7 @@ import os
 import random
 import re
 import shutil
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from math import inf, nan
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 from ascendsim import ConvProblem, estimate
 from ascendsim.cli.checks import _require_known
 from ascendsim.errors import AscendSimError, ConfigError
+from ascendsim.numerics.dtypes import ELEMENTS, find
 from ascendsim.profile import ShippedProduct, configs_directory, list_products, load_profile
-from ascendsim.profile.check import Problem, problems_of
+from ascendsim.profile.check import Problem, hint, problems_of
 from ascendsim.profile.schema import (
+    CUBE_BYTES,
     TREE,
     Each,
     Kind,
@@ -158,6 +161,19 @@ def test_a_bad_figure_says_why(tmp_path, figure, why):
 )
 def test_a_figure_that_no_machine_has_is_refused(path, value):
     assert f"{path}.value: got {value}, expected an integer" in refusal("910B", {path: value})
+
+
+def test_at_most_three_paths_are_told_and_a_file_speaks_of_itself_at_the_top_alone(tmp_path):
+    paths = tuple(f"{table}.x" for table in "abcd")
+    assert hint("x", paths) == "; did you mean a.x or b.x or c.x?"
+    assert hint("A", (*paths, "a.y")) == "; did you mean a.x or a.y?"
+    assert hint("qq", ("a", "b")) == "; known are a, b"
+    assert hint("qq", ()) == ""
+    number = '{ value = 1, source = "x", confidence = "measured" }'
+    text = f'base = "910B"\nvarian = "x"\n[cores]\nvarian = {number}'
+    said = refusal(write(tmp_path, text))
+    assert "varian: unknown key; did you mean variant?" in said
+    assert "cores.varian: unknown key; known are cube, vector" in said
 
 
 def test_a_base_that_does_not_exist_is_told_with_the_file_that_names_it(tmp_path):
@@ -643,6 +659,84 @@ def test_beyond_its_limits_no_figure_is_taken():
     for path in random.Random(3).sample(sorted(set(LIMITS) & set(load_profile("910B2").figures)), 12):
         with pytest.raises(ConfigError, match=f"{path}.value: got .*, expected an? [a-z]+ from "):
             load_profile("910B2", {path: LIMITS[path][1] + 1})
+
+
+MILLION, RATES = 10**6, (0.001, 10**6)
+# The first pattern that a path has says its limits: of numbers in order, sizes, shares, rates and cycles.
+SAID_LIMITS = {
+    "cores.vector": (0, 4096),
+    "cores.cube": (1, 4096),
+    "package.dies": (1, 4096),
+    "clock.*": (1, MILLION),
+    "energy.nominal_mhz": (1, MILLION),
+    "energy.leakage_exponent": (0, 8),
+    "energy.voltage_v.*": (0.01, 100),
+    "energy.*": (0, 10**9),
+    "queues.*": (1, 2**20),
+    # Bytes of one core: no buffer is less than a block.
+    "buffers.*.capacity_bytes": (32, 2**26),
+    "buffers.*.alignment_bytes": (1, 4096),
+    "paths.*.buffer_bytes": (1, 2**26),
+    # Of the chip, and of one access.
+    "l2.capacity_bytes": (1, 2**40),
+    "l2.*": (1, 2**20),
+    "*.request_bytes": (1, 2**20),
+    "*.fractal_bytes": (1, 2**20),
+    "*.unit_flag_bytes": (1, 2**20),
+    "vector.bytes_per_cycle": (1, 2**20),
+    "vector.group_repeats.*": (1, 2**20),
+    "cube.rates.*.block_k": (1, 2**20),
+    "cube.rates.*.k0": (4, 128),
+    "cube.[mn]0": (8, 64),
+    "cube.hf32_mantissa_bits": (1, 23),
+    "*.m_stall_share": (0, 1),
+    "*_share": (0.01, 1),
+    "*efficiency": (0.01, 1),
+    "*.row_cycles": RATES,
+    "*.turned_cycles": RATES,
+    "*bytes_per_cycle": RATES,
+    "*tb_per_s": RATES,
+    "*gb_per_s": RATES,
+    # What costs nothing where it is not known would be no figure.
+    "paths.*.least_cycles": (1, MILLION),
+    "*.spread_cycles": (1, MILLION),
+    "*.in_turn_cycles": (1, MILLION),
+    "*.cycles_per_stride": (1, MILLION),
+    "*.most_cycles": (1, MILLION),
+    "fixpipe.matrix_least_cycles": (1, MILLION),
+    "vector.*repeat_cycles.*": (1, MILLION),
+    "vector.kind_*": (1, MILLION),
+    "*_us": (0, MILLION),
+    "*cycles*": (0, MILLION),
+}
+
+
+def test_the_limits_are_those_that_are_said():
+    said = {path: next(v for p, v in SAID_LIMITS.items() if fnmatchcase(path, p)) for path in LIMITS}
+    assert said == LIMITS
+    # Sides of the cube are powers of two, between the least and the largest.
+    for path in ("cube.m0", "cube.rates.float16.k0"):
+        least, most = LIMITS[path]
+        fits = [side for side in range(1, 2 * most + 1) if node_at(tuple(path.split("."))).fits(side)]
+        assert fits == [2**at for at in range(12) if least <= 2**at <= most]
+
+
+def test_what_every_product_has():
+    def needed(*place):
+        return {key for key, (_, required) in children(node_at(place)).items() if required}
+
+    assert needed("buffers") == {"L1", "L0A", "L0B", "L0C", "UB"}
+    assert needed("paths") == {"GM_L1", "GM_UB", "UB_GM", "L1_L0A", "L1_L0B"}
+    assert needed("cube", "rates") == needed("accumulation") == {"float16"}
+    assert needed("queues") == {"cube"}
+    repeats = {"unary", "binary", "multiply_add", "cast", "divide", "exp", "transpose"}
+    assert needed("vector", "repeat_cycles") == repeats | {"reduce_add_16bit", "reduce_add_32bit"}
+
+
+def test_elements_of_a_format_have_its_bytes():
+    # Of hifloat8 numpy knows nothing; HF32 lies in memory as float32.
+    for name, size in CUBE_BYTES.items():
+        assert size == (4 if name == "hf32" else find(name, ELEMENTS).itemsize), name
 
 
 SMALL = (ConvProblem((2, 32, 9, 9), (48, 32, 3, 3), padding=1), ConvProblem((1, 16, 8, 8), (16, 16, 1, 1), 2))

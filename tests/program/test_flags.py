@@ -28,7 +28,7 @@ from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.nest import Nest
 from ascendsim.program.places import Gm, GmTensor
 from ascendsim.program.program import ProgramBuilder, program_of
-from ascendsim.program.races import clocks, needed, race, unordered
+from ascendsim.program.races import clocks, first_race, needed, race, unordered
 from ascendsim.program.waits import HAZARDS
 from ascendsim.timing.kernel import measure_kernel, time_kernel
 from ascendsim.timing.l2 import L2_STARTS
@@ -46,6 +46,7 @@ VARIANTS = {
     "barriers": {"barrier": True},
 }
 RIGHT = ("right", "barriers")
+FLAGS = SetFlag("V", "MTE3", 0), WaitFlag("V", "MTE3", 0)
 
 
 def kernel_of(program, kind="vector"):
@@ -331,6 +332,26 @@ def test_odd_arguments_are_refused(given, words):
 def test_a_program_of_flags_alone_is_superfluous_whole():
     found = check_flags(built([SetFlag("V", "MTE3", 0), WaitFlag("V", "MTE3", 0)]), TOY_LARGE)
     assert (len(found.superfluous), found.lean_cycles) == (1, 0)
+
+
+def test_a_program_without_tiles_may_race_by_its_flags():
+    # Raised again before anybody is known to have taken it.
+    twice = [SetFlag("V", "MTE3", 0), WaitFlag("V", "MTE3", 0)] * 2
+    program = built(twice)
+    assert program.own_slots == 0
+    assert [pair[:2] for pair in unordered(program)] == [(1, 2)]
+    assert "check_flags" in first_race(program)
+    back = [SetFlag("MTE3", "V", 1), WaitFlag("MTE3", "V", 1)]
+    assert first_race(built([*twice[:2], *back, *twice[:2]])) == ""
+
+
+def test_a_barrier_knows_of_the_first_instruction_that_it_is_done():
+    b = ProgramBuilder(TOY)
+    (slot,) = b.slots("UB", 32, "row")
+    for each in (Fill(slot, (8,), 32), PipeBarrier("V"), Add(slot, slot, 8), *FLAGS):
+        b.add(each)
+    found = clocks(b.build())
+    assert [clock.get("V", -1) for clock in found[:3]] == [-1, 0, 0]
 
 
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])

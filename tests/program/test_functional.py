@@ -1,7 +1,9 @@
 """Is synchronisation sufficient, and does the functional executor do what a program says?"""
 
 import random
+import re
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from ascendsim.instructions.movers import CopyGmToL1, LoadL0A, LoadL0B
 from ascendsim.instructions.rowwise import ReduceRows
 from ascendsim.instructions.vector import Add, AddLanes, CopyGmToUb, CopyUbToGm, Fill
 from ascendsim.numerics.accumulation import AccumulationModel, IntegerSum, MathSettings
-from ascendsim.program.checked import CheckedMemory, apart
+from ascendsim.program.checked import CheckedMemory, PhaseWatch, apart
 from ascendsim.program.kernel import Core, CoreWork, Kernel, Phase
 from ascendsim.program.places import CoreMemory, Gm, GmTensor, Storage, aligned_empty
 from ascendsim.program.program import ProgramBuilder, program_of
@@ -502,6 +504,38 @@ def test_cores_that_write_apart_are_those_that_the_definition_passes(seed):
         {core for core, at in zip(cores, begins, strict=True) if row in covered(at)} for row in range(16)
     ]
     assert apart(touched) == all(len(each) < 2 for each in writers)
+
+
+def meet(first, second):
+    """Return whether two uses of GM by different cores meet in an element that nothing orders."""
+    kinds, marks = {first[4], second[4]}, []
+    for each in (first, second):
+        marks.append(np.zeros((4, 5), bool))
+        marks[-1][each[3].index] = True
+    return first[0] != second[0] and kinds not in ({"read"}, {"atomic"}) and (marks[0] & marks[1]).any()
+
+
+def test_cores_that_meet_are_those_of_all_pairs():
+    pick, tensor, outcomes = random.Random(0), GmTensor.of("z", (4, 5), "float32", "output"), set()
+    work = [CoreWork(Core("vector", number), 0, None) for number in range(3)]
+    for _ in range(300):
+        watch, own = PhaseWatch(Phase("all", tuple(work)), None), []
+        for at in range(pick.randrange(2, 5)):
+            rows, columns = sorted(pick.sample(range(5), 2)), sorted(pick.sample(range(6), 2))
+            place = Gm(tensor, (slice(*rows), slice(*columns)))
+            own.append((pick.randrange(3), at, None, place, pick.choice(("read", "write", "atomic"))))
+        watch.touched = {"z": own}
+        wrong = any(meet(*pair) for pair in combinations(own, 2))
+        outcomes.add(wrong)
+        if not wrong:
+            watch.check()
+            continue
+        with pytest.raises(ProgramError, match="they share elements") as refused:
+            watch.check()
+        # It names two that do.
+        named = [own[int(at)] for at in re.findall(r"instruction (\d)", str(refused.value))]
+        assert meet(*named)
+    assert outcomes == {False, True}
 
 
 def second_core(make):

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,7 @@ from ascendsim.report.studies.tiling import (
     tiling_tables,
 )
 from ascendsim.studies.engine.run import Budget, Engine, Store
+from ascendsim.studies.tuning import study
 from ascendsim.studies.tuning.records import BufferUse, Course, CyclesPart, TilingQuestion
 from ascendsim.studies.tuning.study import byte_cycles, course_of, held_curve, set_beside, study_tiling
 from ascendsim.studies.tuning.tune import waits_of
@@ -86,6 +88,19 @@ def test_what_buffers_hold_is_between_nothing_and_what_is_reserved(compared):
         # Means of equal parts of the longer plan's time, times all of it: the byte-cycles of this plan.
         whole = sum(use.curve) / len(use.curve) * course.cycles
         assert whole == pytest.approx(use.mean_bytes * cycles)
+
+
+def test_parts_of_one_side_alone_stand_beside_nothing(monkeypatch):
+    sides = {"first": ({"a": 1, "b": 2}, [3]), "second": ({"c": 5, "a": 4}, [9, 7])}
+    monkeypatch.setattr(study, "planned", lambda side: [SimpleNamespace(cycles=n) for n in sides[side][1]])
+    products = [SimpleNamespace(cycles=cycles[0], timeline=side) for side, (_, cycles) in sides.items()]
+    # Seven cycles of other kernels of the second stand last.
+    found = study._course_parts(list(sides), products, lambda side: sides[side][0])
+    assert [(one.what, one.before, one.after) for one in found] == [
+        *(("a", 1, 4), ("b", 2, 0), ("c", 0, 5), ("other kernels", 0, 7)),
+    ]
+    alone = study._course_parts(["first"] * 2, products[:1] * 2, lambda side: sides[side][0])
+    assert [one.what for one in alone] == ["a", "b"]
 
 
 def test_byte_cycles_and_curves_are_means():

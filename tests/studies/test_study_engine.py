@@ -330,9 +330,11 @@ def test_an_answer_is_in_the_file_as_soon_as_it_is_put(tmp_path):
 
 def test_the_file_is_in_wal_mode(tmp_path):
     path = tmp_path / "store.sqlite"
-    with Store(path):
+    with Store(path) as store:
         (mode,) = sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone()
-    assert mode == "wal"
+        (waits,) = store._file.execute("PRAGMA synchronous").fetchone()
+    # 1 is NORMAL: it waits for the disk now and then, and not after each answer.
+    assert (mode, waits) == ("wal", 1)
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but long enough for one" * 40])

@@ -42,6 +42,26 @@ def test_a_free_format_is_the_known_one_of_its_sizes(text, known):
     assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
+def test_every_free_format_has_the_range_of_its_bits():
+    for e in range(10):
+        for m in range(26):
+            if not 2 <= e <= 8 or m > 23:
+                with pytest.raises(ConfigError, match=f"'e{e}m{m}': E must be in"):
+                    format_of(f"e{e}m{m}")
+                continue
+            fmt = format_of(f"e{e}m{m}")
+            # The largest code of exponents is Inf and NaN, the least is for subnormals.
+            top = 2 ** (e - 1) - 1
+            assert fmt.max_finite == sum(2.0 ** (top - bit) for bit in range(m + 1))
+            least = 2.0 ** (1 - top) if top < 127 else 2.0**-126
+            assert (fmt.min_exponent, fmt.mantissa_bits) == (math.log2(least), m)
+            held = [fmt.max_finite, least, least * 2.0**-m]
+            assert quantise(np.array(held), fmt).tolist() == held
+            beyond = fmt.max_finite + 2.0 ** (top - m - 1)
+            with np.errstate(over="ignore"):
+                assert quantise(np.array([beyond, least * 2.0 ** -(m + 1)]), fmt).tolist() == [math.inf, 0]
+
+
 @pytest.mark.parametrize("text", ["float16", "bfloat16", "float8_e4m3fn", "hifloat8", "float32"])
 def test_a_format_of_a_product_is_cast_as_on_the_product(text):
     values = hard_values().astype(np.float32)

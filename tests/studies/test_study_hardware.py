@@ -1,6 +1,7 @@
 """Does the study of changes read them as they are meant, and say what they buy and how sure it is?"""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,8 +20,10 @@ from ascendsim.report.studies.hardware import (
     tuned_table,
 )
 from ascendsim.report.studies.hardware_words import hardware_sentence
+from ascendsim.studies.engine.point import NETWORK
 from ascendsim.studies.engine.run import Budget, Engine, Store
-from ascendsim.studies.hardware.gains import study_hardware
+from ascendsim.studies.hardware import gains
+from ascendsim.studies.hardware.gains import base_points, study_hardware
 from ascendsim.studies.hardware.records import Doubt, Gain, StudiedLayer
 from ascendsim.studies.table import share
 from ascendsim.studies.tuning.records import TilingQuestion
@@ -335,6 +338,23 @@ def test_doubt_moves_a_figure_before_and_after_the_change(doubtful):
     assert gain.doubt.high >= max(at.values())
 
 
+def test_a_saving_is_a_part_of_the_time_before_the_change(monkeypatch):
+    savings = []
+    monkeypatch.setattr(gains, "doubt_of", lambda saving, *_: savings.append(saving) or Doubt(0, 0, 0))
+    layers = (StudiedLayer("small", SMALL, ONE),)
+    answered(question("scalar.issue_cycles=x2", layers=layers, starts=("warm",), doubt=True))
+    (saving,) = savings
+    plans = {k.name: k.plan for k in time_us({}, "warm", problem=SMALL, mask=ONE).kernels if k.plan}
+    for cycles in (1, 4, 20):
+        before, after = (
+            time_us({"scalar.issue_cycles": each}, "warm", plans, SMALL, ONE).time_us
+            for each in (cycles, 2 * cycles)
+        )
+        assert saving([{"scalar.issue_cycles": cycles}]) == [pytest.approx((before - after) / before)]
+    # Nothing is known where figures contradict each other: the nearest part of L2 answers before it is asked.
+    assert saving([{"paths.GM_L1.latency_cycles": 1}]) == [None]
+
+
 # --- Do changes of figures, as users state them, become the values that they mean? ---------------------
 
 PROFILE = load_profile("910B2")
@@ -502,6 +522,12 @@ BAD_FILES = {
     "[[changes]]\nname = 'a'\n": "expected \\[\\[change\\]\\]",
     "[[change]]\nname = 'a'\n": "change\\[0\\] \\(a\\): figures is None",
     "[[change]]\nfigures = { 'a.b' = 1 }\n": "change\\[0\\]: got",
+    "[[change]]\nname = 'a'\nfigures = {'a.b' = 1}\nfigure = 1\n": "change\\[0\\]: got",
+    "[[change]]\nname = 1\nfigures = {'a.b' = 1}\n": "change\\[0\\]: got",
+    "change = [1]\n": "change\\[0\\]: got 1",
+    "change = []\n": "expected \\[\\[change\\]\\]",
+    "[[change]]\nname = 'a'\nfigures = {}\n": "figures is {}",
+    "other = 1\n[[change]]\nname = 'a'\nfigures = {'a.b' = 1}\n": "expected .* and nothing else",
     "[[change]]\nname = 'a'\nfigures = { a.b = 1 }\n": "a is a table; a dotted path stands in quotes",
     "[[change]]\nname = 'a'\nfigures = {'a.b' = 1}\n" * 2: "a is there twice",
     "[[change": "is not valid TOML",
@@ -536,3 +562,21 @@ def test_a_bad_value_in_a_file_is_told_as_on_the_command_line(tmp_path):
 def test_commas_between_figures_lead_to_another_option(text):
     with pytest.raises(ConfigError, match="give each change of its own by another --change"):
         parse_changes(text)
+
+
+def test_before_the_call_of_a_layer_come_those_behind_it_the_last_first():
+    layers = [
+        StudiedLayer(str(at), ConvProblem((1, 16, 4 + at, 8), (16, 16, 1, 1)), (True, at > 0, False))
+        for at in range(3)
+    ]
+    asked = SimpleNamespace(product="910B2", dtype="float16", cube_math_type=0, layers=layers)
+    asked.starts = "warm", NETWORK
+    points = base_points(asked)
+    first, second, third = layers
+    assert [points[layer, NETWORK].before for layer in layers] == [
+        ((third.problem, third.gradients), (second.problem, second.gradients)),
+        ((third.problem, third.gradients),),
+        (),
+    ]
+    assert points[first, NETWORK].gradients == (True, False, False)
+    assert all(points[layer, "warm"].before == () for layer in layers)

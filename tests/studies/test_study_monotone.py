@@ -2,6 +2,7 @@
 
 import json
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +15,17 @@ from ascendsim.studies.engine.point import StudyPoint, plan_values
 from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.hardware.figures import better_value, fits_inside, held_to, sense
 from ascendsim.studies.hardware.gains import Asking
-from ascendsim.studies.hardware.plans import AS_IT_IS, Family, Way
-from ascendsim.studies.hardware.records import StudiedLayer
+from ascendsim.studies.hardware.plans import AS_IT_IS, Best, Family, Way, _mixed, _parted, gradient_us
+from ascendsim.studies.hardware.records import (
+    OVER_BUDGET,
+    Design,
+    DesignAnswer,
+    Doubt,
+    Gain,
+    LayerGain,
+    StudiedLayer,
+)
+from ascendsim.studies.verdicts import Condition
 from ascendsim.workloads import load_workload
 from tests.helpers.report_samples import BOTH, answered, question
 
@@ -267,3 +277,223 @@ def test_of_random_designs_the_larger_is_never_slower():
 def test_of_many_random_designs_the_larger_is_never_slower():
     found = [slower(seed) for seed in range(10, 210)]
     assert sum(one is not None for one in found) >= 140
+
+
+# --- Are shares, fronts, bars and classes of designs those of their definitions? ---------------------
+
+
+# --- What a change saves, and what its plans do ------------------------------------------------------------
+
+
+def gain(*layers, doubt=None):
+    return Gain("it", {}, "warm", layers, doubt)
+
+
+def test_times_of_layers_count_as_often_as_they_come():
+    parts = ((1.0, 2.0), (3.0, 4.0)), ((10.0, 20.0), (30.0, 40.0))
+    one = LayerGain("a", 3, 100.0, 90.0, 80.0, 70.0, (60.0, 50.0), parts_us=parts[0])
+    two = LayerGain("b", 1, 10.0, 9.0, 8.0, 7.0, (6.0, 5.0), parts_us=parts[1])
+    found = gain(one, two)
+    assert (found.base_us, found.same_us, found.anew_us, found.better_us) == (310, 279, 248, 217)
+    assert found.tuned_us == (186, 155)
+    assert found.parts_us == ((13.0, 26.0), (39.0, 52.0))
+    assert found.share == pytest.approx(1 - 217 / 310)
+    assert one.share == pytest.approx(0.3)
+    # What one layer lacks, all lack.
+    assert gain(one, LayerGain("b", 1, 10.0, None, 8.0, 7.0)).same_us is None
+    assert gain(one, LayerGain("b", 1, 10.0, 9.0, 8.0, 7.0)).tuned_us is None
+
+
+def test_what_plans_save_alone_is_not_what_the_change_saves():
+    # Under another plan the unchanged product takes 80 of 100; the change saves 30 more, two thirds of it
+    # under the old plan as well.
+    layer = LayerGain("a", 1, 100.0, 60.0, 50.0, 50.0, new_plan=True, plan_us=80.0)
+    found = gain(layer)
+    assert (layer.unchanged_us, found.unchanged_us) == (80.0, 80.0)
+    assert (found.plan_share, found.own_share, found.share) == pytest.approx((0.2, 0.3, 0.5))
+    # The new plan saves 10 of the changed product's time, and 20 of the unchanged one's.
+    assert found.needing_share == pytest.approx((60 - 50 - (100 - 80)) / 100)
+    # No faster plan is none; a layer under its old plan needs none.
+    assert LayerGain("a", 1, 100.0, 60.0, 50.0, 50.0, plan_us=110.0).unchanged_us == 100.0
+    twice = gain(layer, LayerGain("b", 2, 50.0, None, 40.0, 40.0))
+    assert twice.needing_share == pytest.approx(-10 / 200)
+    assert gain(LayerGain("a", 1, 100.0, None, 50.0, 50.0, new_plan=True)).needing_share is None
+
+
+@pytest.mark.parametrize(
+    ("better", "ends", "told"),
+    [
+        (90.0, None, True),
+        (110.0, None, True),
+        (100.0, None, False),
+        (90.0, (0.01, 0.2), True),
+        (90.0, (0.0, 0.2), False),
+        (110.0, (-0.2, -0.01), True),
+        (110.0, (-0.2, 0.0), False),
+    ],
+)
+def test_a_gain_is_told_where_no_end_reaches_0(better, ends, told):
+    doubt = ends and Doubt(*ends, 1)
+    assert gain(LayerGain("a", 1, 100.0, better, better, better), doubt=doubt).distinguishable is told
+
+
+# --- Designs -----------------------------------------------------------------------------------------------
+
+
+def priced(name, cost, us, **more):
+    return Design(name, {}, cost, us, us, **more)
+
+
+def answer(*designs, margin=0.0):
+    return DesignAnswer(SimpleNamespace(margin=margin), "v", "d", 0, designs)
+
+
+def names(designs):
+    return [one.name for one in designs]
+
+
+def test_what_was_not_timed_on_all_layers_is_not_whole():
+    for reason, without, whole, refused, over in (
+        ("", {}, True, False, False),
+        ("", {"a": "why"}, False, False, False),
+        ("does not fit", {}, False, True, False),
+        (OVER_BUDGET, {}, False, False, True),
+    ):
+        one = priced("x", 1.0, 1.0, reason=reason, without=without)
+        assert (one.whole, one.refused, one.over_budget) == (whole, refused, over)
+
+
+def test_the_front_has_no_design_that_costs_as_much_and_is_as_fast():
+    rows = ("dear", 3, 50), ("same", 2, 90), ("slow", 1, 95), ("cheap", 1, 90), ("none", None, 5)
+    part = priced("part", 1, 10, without={"a": "why"})
+    found = answer(*(priced(*row) for row in rows), part)
+    assert names(found.front) == ["cheap", "dear"]
+    assert answer(part).front == answer(part).untold == ()
+
+
+def test_a_bar_is_as_wide_as_the_margin_and_the_doubt():
+    fast, slow = priced("fast", 2, 80), priced("slow", 1, 100)
+    assert answer(fast, slow).bar(slow) == (100, 100)
+    assert answer(fast, slow, margin=0.05).bar(slow) == (95, 105)
+    # The fastest saves 10 to 50 % of it: 80 of 88.9 to 160.
+    doubtful = priced("slow", 1, 100, behind=Doubt(0.1, 0.5, 1))
+    assert answer(fast, doubtful, margin=0.05).bar(doubtful) == pytest.approx((80 / 0.9, 160))
+    # All of it, or more than that, is no time at all.
+    endless = priced("slow", 1, 100, behind=Doubt(0.1, 1.0, 1))
+    assert answer(fast, endless).bar(endless) == pytest.approx((80 / 0.9, 100))
+
+
+def test_classes_are_of_designs_that_lie_in_each_other_s_bars():
+    # 5 % of 100 reach 105, and of 105 less than 100; 110 lies in the bar of 105 and not in that of 100.
+    steps = [priced(str(us), 200 - us, us) for us in (100, 105, 110, 120)]
+    assert [names(one) for one in answer(*steps, margin=0.05).classes] == [["100", "105"], ["110"], ["120"]]
+    # To the end of both bars: 100 + 25 and 125 - 25.
+    ends = [priced("100", 2, 100), priced("125", 1, 125)]
+    assert [names(one) for one in answer(*ends, margin=0.25).classes] == [["100", "125"]]
+    assert [names(one) for one in answer(*ends, margin=0.24).classes] == [["100"], ["125"]]
+    # One alone reaches the other: no class.
+    wide = [priced("100", 2, 100), priced("125", 1, 125, behind=Doubt(0.0, 0.5, 1))]
+    assert [names(one) for one in answer(*wide, margin=0.1).classes] == [["100"], ["125"]]
+
+
+@pytest.mark.parametrize(
+    ("behind", "untold"),
+    [
+        (None, False),
+        (Doubt(0.01, 0.4, 1), False),
+        (Doubt(0.0, 0.4, 1), True),
+        (Doubt(-0.1, 0.4, 1), True),
+        (Doubt(0.01, 0.4, 1, (Condition("launch.base_us", "<", 1, 0.1),)), True),
+    ],
+)
+def test_the_fastest_surely_beats_what_it_beats_wherever_figures_lie(behind, untold):
+    fast, slow = priced("fast", 2, 75), priced("slow", 1, 100, behind=behind)
+    assert names(answer(fast, slow).untold) == ["slow"] * untold
+    # A quarter is no more than a margin of a quarter.
+    assert names(answer(fast, slow, margin=0.25).untold) == ["slow"]
+    assert names(answer(fast, slow, margin=0.24).untold) == ["slow"] * untold
+    part = priced("part", 1, 74, without={"a": "why"})
+    assert names(answer(fast, slow, part).untold) == ["slow"] * untold
+
+
+# --- Are the ways to run a call on a design those that are said, and is the fastest found? -----------
+
+
+OWN_L0C, OWN_L1 = "buffers.L0C.capacity_bytes", "buffers.L1.capacity_bytes"
+
+
+def way(grad_input, grad_weight="", design=1, **unused):
+    plans = {"grad_input": grad_input} | ({"grad_weight": grad_weight} if grad_weight else {})
+    return Way(design, FrozenMap(plans), FrozenMap(unused))
+
+
+def made(grad_input, grad_weight, cast=0.0):
+    times = {"grad_input": grad_input, "cast_grad_input": cast, "grad_weight": grad_weight, "transdata": 99.0}
+    return SimpleNamespace(records=[{"kernel": name, "time_us": us} for name, us in times.items()])
+
+
+def timed(*rows):
+    return [(0.0, one, answers) for one, *answers in rows]
+
+
+def test_the_time_of_a_gradient_has_its_casts_and_no_other_kernels():
+    assert gradient_us(made(3.0, 5.0, cast=0.5), "grad_input") == 3.5
+    assert gradient_us(made(3.0, 5.0, cast=0.5), "grad_weight") == 5.0
+
+
+def test_the_fastest_plan_of_each_gradient_makes_a_way_where_none_has_them_all():
+    one, other = way("A", "a"), way("B", "b")
+    assert _mixed(timed((one, made(10, 5)), (other, made(8, 7)))) == [way("B", "a")]
+    # One that has them all, or is tried already, needs no more.
+    assert _mixed(timed((one, made(10, 5)), (other, made(12, 7)))) == []
+    known = way("B", "a")
+    assert _mixed(timed((one, made(10, 5)), (other, made(8, 7)), (known, made(9, 6)))) == []
+    # The slowest of the calls that count together decides; of equal plans the first stays.
+    rows = (one, made(1, 5), made(10, 5)), (other, made(8, 7), made(8, 5))
+    assert _mixed(timed(*rows)) == [way("B", "a")]
+    assert _mixed(timed((one, made(8, 5)), (other, made(8, 5)))) == []
+    # What is left unused has no say.
+    less = way("C", "c", **{OWN_L1: 1})
+    assert _mixed(timed((less, made(1, 1)), (one, made(10, 5)))) == []
+    assert _mixed(timed((less, made(1, 1)))) == []
+
+
+def test_plans_that_do_not_fit_together_are_tried_one_by_one():
+    fits, refused = way("A", "a"), way("B", "b")
+    found = _parted([fits, refused], timed((fits, made(1, 1))))
+    assert found == [way("B", "a"), way("A", "b")]
+    # Nothing fits, or nothing is refused; a single plan has no parts; none is tried twice.
+    assert _parted([refused], []) == _parted([fits], timed((fits, made(1, 1)))) == []
+    assert _parted([fits, way("B")], timed((fits, made(1, 1)))) == []
+    again = way("B", "a")
+    assert _parted([fits, refused, again], timed((fits, made(1, 1)))) == [way("A", "b")]
+    less = way("C", "c", **{OWN_L1: 1})
+    assert _parted([fits, less], timed((fits, made(1, 1)))) == []
+    assert _parted([fits, refused], timed((less, made(1, 1)))) == []
+
+
+FIGURES = (
+    {},
+    {OWN_L0C: "x2"},
+    {OWN_L0C: "x2", OWN_L1: "x2"},
+    {OWN_L1: "x2"},
+    {OWN_L0C: "x2"},
+    {OWN_L0C: "x1/2"},
+)
+FAMILY = Family("910B2", tuple(Change(str(at), FrozenMap(own)) for at, own in enumerate(FIGURES)), {})
+
+
+def test_a_design_holds_those_that_have_nothing_more_of_equal_ones_those_before():
+    assert FAMILY.inside == ((5,), (0, 5), (0, 1, 3, 4, 5), (0, 5), (0, 1, 5), ())
+    assert FAMILY._levels == [[5], [0], [1, 3], [4], [2]]
+
+
+def test_the_fastest_way_is_the_first_of_equal_ones_unless_one_inside_is_faster():
+    one, other, less = way("A"), way("B"), way("C", **{OWN_L1: 1})
+    rows = [(5.0, less, ("l",)), (5.0, one, ("o",)), (7.0, other, ("x",))]
+    assert FAMILY._fastest(rows, []) == Best(less, 5.0, ("l",), 5.0, one)
+    assert FAMILY._fastest(rows[:1], []) == Best(less, 5.0, ("l",), 5.0, less)
+    inside = [Best(way("D", design=0), us, ("d",), us, way("D")) for us in (6.0, 5.0, 4.0)]
+    assert FAMILY._fastest(rows, inside[:2]).way == less
+    # Its time is taken over; what parts could do at their own speed is not.
+    assert FAMILY._fastest(rows, inside) == Best(way("D", design=0), 4.0, ("d",), 5.0, one)

@@ -21,7 +21,7 @@ from ascendsim.studies.engine.run import Budget, Engine, Store
 from ascendsim.studies.sweep import variables
 from ascendsim.studies.tuning.records import TilingQuestion, Trial
 from ascendsim.studies.tuning.search import Tilings, Wish, _told, neighbours, nests_of
-from ascendsim.studies.tuning.study import study_tiling
+from ascendsim.studies.tuning.study import set_beside, study_tiling
 from ascendsim.studies.tuning.tune import Tuner
 from ascendsim.studies.verdicts import Condition, GainVerdict
 from ascendsim.validate.run import tuning_noise
@@ -32,7 +32,8 @@ GRADIENTS = ("grad_input", "grad_weight")
 
 
 def question(gradient="grad_weight", **options):
-    return TilingQuestion("a test", "910B2", LAYER, gradient, **({"trials": 20, "doubt": False} | options))
+    options = {"problem": LAYER, "trials": 20, "doubt": False} | options
+    return TilingQuestion("a test", "910B2", gradient=gradient, **options)
 
 
 def studied(asked, store=None):
@@ -142,6 +143,20 @@ def test_no_plan_of_a_padded_volume_is_faster_than_its_bound(layer, gradient, pr
     for strategy in ("product", "search"):
         trial = made.chosen(strategy)
         assert made.least_us(trial.plan) <= min(trial.times_us.values())
+
+
+def test_a_layer_whose_taps_all_meet_padding_is_refused():
+    # Two taps two apart around the only depth: one meets the padding before it, one that behind it.
+    nothing = ConvProblem((1, 16, 1, 8, 8), (16, 16, 2, 1, 1), padding=(1, 0, 0), dilation=(2, 1, 1))
+    assert nothing.met_macs == 0
+    for gradient in GRADIENTS:
+        asked = question(gradient, problem=nothing)
+        for call in (studied, set_beside):
+            with pytest.raises(ConfigError, match=f"{gradient} of a test: all taps meet padding alone"):
+                call(asked)
+        # Studies that tune on their way go on: one core does nothing.
+        tilings = Tilings(PlanRequest(nothing, gradient, "float16", PROFILE))
+        assert tilings.plan(Wish.of(Tiling(16, 16, 16))).tiling.used_cores == 1
 
 
 # ---- The search

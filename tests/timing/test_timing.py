@@ -4,6 +4,7 @@ import gc
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from ascendsim.program.kernel import Core, CoreWork, Phase
 from ascendsim.program.program import ProgramBuilder
 from ascendsim.timing.kernel import ENGINES, measure_kernel
 from ascendsim.timing.l2.account import account
+from ascendsim.timing.times import no_queue
 from tests.helpers.both_engines import time_kernel
 from tests.helpers.oracles_timing import longest_path, spans_of, ticked_machine, unfolded_spans
 from tests.helpers.toy_machines import (
@@ -27,6 +29,7 @@ from tests.helpers.toy_machines import (
     listed,
     program,
     read,
+    toy_split,
     with_instructions,
 )
 
@@ -534,3 +537,18 @@ def test_the_garbage_collector_is_left_as_it_was(enabled):
 def test_every_byte_is_counted_for_all_cores():
     prog = program(read(100, tensor=X), Fake("FIX", kind="write", bytes=30, peak=10, tensor=Y))
     assert time_kernel(kernel([(0, prog)] * 5), PLAIN).bytes == {"l2_read": 500, "l2_write": 150, **NO_MEMORY}
+
+
+@pytest.mark.parametrize(
+    ("kind", "pipe", "says"),
+    [
+        ("vector", "M", "a vector core of toy_split has queues for V, MTE2, MTE3"),
+        ("cube", "V", "a cube core of toy_split has queues for "),
+        # A pipe of a vector core beside the cube core.
+        ("cube", "AIV0.M", "a vector core of toy_split has queues for V, MTE2, MTE3"),
+        ("vector", "AIV0.V", "its program is that of a vector core"),
+    ],
+)
+def test_a_pipe_that_a_core_lacks_is_told_with_those_that_it_has(kind, pipe, says):
+    program = SimpleNamespace(pipes=[pipe], instructions=[None])
+    assert says in str(no_queue(program, 0, kind, toy_split()))

@@ -83,8 +83,8 @@ class Tilings:
                 continue
             l0 = [min(copies, held) for copies, held in zip(wish.copies[2:], most, strict=True)]
             # As many cores as the longest core's share needs: one more would only share the links.
-            rounds = -(-footprint.tasks // space.most_cores(footprint.tasks))
-            cores = max(1, -(-footprint.tasks // rounds))
+            tasks = max(1, footprint.tasks)  # none where taps meet padding alone
+            cores = -(-tasks // -(-tasks // space.most_cores(tasks)))
             al0, bl0, cl0 = l0
             tiling = Tiling(
                 *(*base, *steps, *cut.copies, al0, bl0, cl0),

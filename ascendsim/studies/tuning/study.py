@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.errors import ConfigError
 from ascendsim.frozen import FrozenMap
 from ascendsim.native.default_arithmetic import default_arithmetic
 from ascendsim.ops.convolution_backward import estimate
@@ -125,7 +126,7 @@ def held_curve(levels: Sequence[tuple[int, int]], cycles: int, bins: int) -> tup
 def study_tiling(question: TilingQuestion, engine: Engine, budget: Budget) -> tuple[TilingAnswer, Tuner]:
     """Answer what beats the product's plan; the tuner holds every plan that was tried.
 
-    Raises   AscendSimError where the product's own plan cannot be timed
+    Raises   AscendSimError where the product's own plan cannot be timed, or multiplies nothing
     """
     changes = dict(question.changes)
     profile = load_profile(question.product, overrides=changes or None)
@@ -245,7 +246,7 @@ def set_beside(
     tiling     as a call takes it for one gradient; None: that of the rules
     schedule   a loop nest by name or class; None: that of the plan
     limits     what a call may have at most, as the keywords of `estimate`
-    Raises     AscendSimError where one of both cannot be timed
+    Raises     AscendSimError where one of both cannot be timed, or multiplies nothing
     """
     profile, name = load_profile(question.product), question.gradient
     own: dict[str, Any] = {"tiling": tiling if tiling is None else {name: tiling}}
@@ -259,6 +260,9 @@ def set_beside(
 
 
 def _timed(question: TilingQuestion, profile: Profile, start: str, own: Mapping[str, Any]) -> Estimate:
+    if not question.problem.met_macs:
+        told = f"{question.gradient} of {question.title}: all taps meet padding alone; ask of another layer"
+        raise ConfigError(f"study tiling: {told}")
     asked: dict[str, Any] = {"output_mask": question.gradients, "deterministic": question.deterministic}
     options = {"product": profile, "l2_start": start, **asked, **own}
     return estimate(question.problem, question.dtype, question.cube_math_type, **options)
