@@ -243,7 +243,7 @@ def dgrad_bytes(nest, task):
             if before is None or getattr(before, side) != getattr(now, side)
         )
         for side, size in (
-            ("left", lambda box: cut.left_tiles[task.first_pixel, task.pixels, box].l1_bytes),
+            ("left", lambda box: cut.tile((task.first_pixel, task.pixels), box).l1_bytes),
             ("right", lambda box: box.groups * s.c0 * task.columns * s.itemsize),
         )
     )
