@@ -242,6 +242,13 @@ def plan_text(plan: Any) -> str:
     return " ".join(f"{name}={value}" for name, value in fields.items())
 
 
+def plan_call(asks: Record) -> list[Record]:
+    """Plan a call of `plan_calls.txt`, each plan a line."""
+    from fingerprint_plans import plans_of
+
+    return [{"kernel": "plans", "text": [told(str(plan)) for plan in plans_of(asks["call"])]}]
+
+
 # Bits
 
 
@@ -372,6 +379,7 @@ DOORS: Mapping[str, Callable[[Record], list[Record]]] = {
     "conv_tbc_backward": run_tbc,
     "matmul": run_product,
     "command": run_commands,
+    "plan": plan_call,
 }
 
 

@@ -6,6 +6,7 @@ list. What is drawn follows from the number of a case alone, so that a new case 
 
 from collections.abc import Iterator, Mapping
 from itertools import product as pairs
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -474,9 +475,29 @@ def commands() -> Iterator[Case]:
         yield Case(f"command/any/{name}", "command", asks)
 
 
+def rules() -> Iterator[Case]:
+    """Yield calls about the sizes at which the rules of the products' operators decide (`plan_calls.txt`)."""
+    for call in Path(__file__).with_name("plan_calls.txt").read_text().splitlines():
+        product, _, what = call.partition(" ")
+        yield Case(f"rules/{product}/{what}", "plan", {"call": call})
+
+
 def cases() -> list[Case]:
     """Return all cases."""
-    kinds = (commands, simpy, layers, variants, formats, shapes, options, plans, tilings, products, bits)
+    kinds = (
+        commands,
+        simpy,
+        layers,
+        variants,
+        formats,
+        shapes,
+        options,
+        plans,
+        tilings,
+        products,
+        bits,
+        rules,
+    )
     found = [case for kind in kinds for case in kind()]
     names = [case.name for case in found]
     twice = {name for name in names if names.count(name) > 1}

@@ -10,7 +10,7 @@ FORMATS = ("test_casts", "test_formats", "test_metrics")
 PARTS = ("test_accumulation_parts", "test_accumulation_panels")
 KERNELS = ("test_accumulation_edges", "test_accumulation_kernels", "test_default_arithmetic")
 PLANS = ("test_vendor_plans", "test_thresholds_dgrad", "test_thresholds_wgrad", "test_blocks_910b")
-PLANS = (*PLANS, "test_product_tiling", "test_vendor_records", "test_standing_plans")
+PLANS = (*PLANS, "test_product_tiling", "test_vendor_records")
 NESTS = ("test_shares", "test_wgrad_stream", "test_dgrad_split", "test_dgrad_taps")
 CUBE = ("test_cube_instructions", "test_costs", "test_layouts", "test_peaks", "test_handover")
 VECTOR = ("test_vector_instructions", "test_dilation", "test_transdata")
@@ -43,18 +43,18 @@ TESTS = {
     "ops/lowering/call": ("test_reference each_gradient", *GRAPH),
     "ops/lowering/notes": ("test_first_generation whose", *GRAPH, "test_plan_errors"),
     "ops/lowering": GRAPH,
-    "ops/tiling/vendor/first": (*PLANS[-1:], "test_first_plans", "test_first_generation", "test_plan_errors"),
+    "ops/tiling/vendor/first": ("test_first_plans", "test_first_generation", "test_plan_errors"),
     "ops/tiling/vendor/arch22/library": (
         "test_library_wgrad",
         "test_library_tilings",
         "test_plan_errors",
         "test_kernel_graph",
     ),
-    "ops/tiling/vendor/matmul": ("test_standing_plans", "test_matmul_plans", "test_matmul_cycles"),
+    "ops/tiling/vendor/matmul": ("test_matmul_plans", "test_matmul_cycles"),
     "ops/tiling/request": ("test_group_merge", "test_vendor_plans", "test_merged_layouts"),
     "ops/tiling/vendor/operators": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
     "ops/tiling/vendor/nest_plans": (*PLANS, "test_plan_errors", "test_group_merge", *NESTS),
-    "ops/tiling/vendor/workspace": ("test_standing_plans", "test_aclnn_workspace"),
+    "ops/tiling/vendor/workspace": ("test_aclnn_workspace",),
     "ops/tiling/vendor/names": (
         "test_plan_files",
         "test_plan_entries",
@@ -132,9 +132,6 @@ TESTS = {
     "studies/engine": ("test_study_engine", "test_study_several", "test_study_tiling"),
     "studies": ("studies/",),
 }
-# What plans, runs and times calls: a change moves cycles, bytes or bits of some of many calls. This takes
-# longest, so it comes last.
-STANDING = ("ops/", "instructions/", "program/", "timing/")
 
 
 def file_of(name: str) -> str:
@@ -148,7 +145,6 @@ def file_of(name: str) -> str:
 def tests_of(file: str) -> list[list[str]]:
     """Return the runs of pytest that concern a file, as its arguments."""
     names = next(tests for part, tests in TESTS.items() if file.startswith(part))
-    names = (*names, "test_standing") if file.startswith(STANDING) else names
     runs: list[list[str]] = []
     for name, _, pick in (name.partition(" ") for name in names):
         if pick:

@@ -199,6 +199,14 @@ def test_every_command_and_every_nest_has_a_case():
     assert len(cases()) >= 1000
 
 
+def test_every_call_about_the_edges_of_rules_is_planned():
+    own = [case for case in cases() if case.door == "plan"]
+    assert {case.name.split("/")[1] for case in own} >= {"910B2", "950PR_9599", "910A", "310P3"}
+    found = [fingerprint.records_of(case)[1] for case in own]
+    # What no rule plans is named by its error; a line that is no call ends in one.
+    assert not [record for record in found if record["kernel"] != "plans"]
+
+
 def test_how_far_a_slow_run_is_makes_no_difference():
     # In a pipe they come every 30 seconds, so that a quick run has none of them.
     said = (
