@@ -14,15 +14,16 @@ import ascendsim
 ROOT = Path(ascendsim.__file__).parent
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.rglob("*.py")}
 # Of the package; the aim is 190. Checked programs and flags, kernels of PTO, bytes and bounds, layers of all
-# kinds, several devices, products of the torch mode and voltages brought 33; rows and Fixpipe's extras 2.
-MOST_FILES = 323
+# kinds, several devices, products of the torch mode and voltages brought 33; rows and Fixpipe's extras 2,
+# image tiles by kind 1.
+MOST_FILES = 324
 MOST_TEST_FILES = 210
 # Of code, without comments, docstrings and blanks; the aim is 34,000. Rules and nests of the operators are
 # 12,000 of them; what is named above, and cubes of other shapes, brought 4,900; how sure energies are,
 # energy at other voltages and the names of new plans 260; what kernels use 430; tilings that say what
 # runs, and a check that remembers, 150; products planned once for all like calls, 110; what was refused in
-# silence or told wrongly, 230; calls refused before they are lowered, and tiles known by their kind, 100.
-MOST_LINES = 56_000
+# silence or told wrongly, 230; calls refused before they are lowered, and tiles known by their kind, 120.
+MOST_LINES = 56_020
 MOST_IN_A_FOLDER, MOST_LARGER_FOLDERS = 12, 2
 MOST_REPEATED = 8  # class names
 LAYOUT = {

@@ -28,7 +28,8 @@ from ascendsim.ops.schedules.blocks import (
     TileSizes,
     begins_of,
 )
-from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, inserts_in_ub, numbered_windows
+from ascendsim.ops.schedules.dgrad.image_tiles import numbered_windows
+from ascendsim.ops.schedules.dgrad.tasks import DgradTasks, inserts_in_ub
 from ascendsim.ops.schedules.vector.elementwise import cast, flat, zero_fill
 from ascendsim.program.kernel import Phase
 from ascendsim.program.nest import Nest

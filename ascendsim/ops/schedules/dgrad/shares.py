@@ -11,6 +11,7 @@ import numpy as np
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
 from ascendsim.ops.problems.sliding import Pair
+from ascendsim.ops.schedules.dgrad.image_tiles import tile_kinds
 from ascendsim.ops.schedules.dgrad.nest import Dgrad
 from ascendsim.ops.schedules.dgrad.tasks import DgradTasks
 from ascendsim.ops.schedules.ranges import Ranges, cut, cut_at, cut_within, deal, numbered, parts_of
@@ -63,7 +64,7 @@ class DgradShareTasks(DgradTasks):
         # Tiles begin where tasks begin, which may be anywhere in a row: the tiles themselves have their rows.
         box, tile = self.left_boxes[0], self.gemm.sliding.tile
         tiles = cut_within(self.pixel_shares, self.tiling.base_m)
-        some: list[Pair] = [tiles[at] for at in self.kinds_of(tiles)[0].tolist()]
+        some: list[Pair] = [tiles[at] for at in tile_kinds(*self.reads, tiles)[0].tolist()]
         left = self.tiling.al1_buffers * max(tile(*run, box).l1_bytes for run in some)
         right = self.tiling.bl1_buffers * self._right_bytes(max(count for _, count in self.column_tiles))
         return left + right > self.profile.buffers["L1"].capacity_bytes

@@ -25,9 +25,10 @@ from ascendsim.ops.problems.sliding import (
     together,
 )
 from ascendsim.ops.schedules.blocks import Index, TileSizes, begins_of
+from ascendsim.ops.schedules.dgrad.image_tiles import numbered_windows
 from ascendsim.ops.schedules.dgrad.nest import DgradNest, DgradTiles, Reductions
 from ascendsim.ops.schedules.dgrad.shares import DgradShares, DgradShareTasks
-from ascendsim.ops.schedules.dgrad.tasks import numbered_windows, signature_of
+from ascendsim.ops.schedules.dgrad.tasks import signature_of
 from ascendsim.ops.schedules.ranges import mixed, tasks_of
 from ascendsim.profile import Profile
 from ascendsim.program.places import GmTensor
@@ -88,10 +89,10 @@ class PhaseTasks(DgradShareTasks):
             first += pixels
 
     @property
-    def _reads(self) -> tuple[Sliding, Taps]:
+    def reads(self) -> tuple[Sliding, Taps]:
         """As of any cut, or what slides over the pixels of all phases."""
         if self.shared is None:
-            return super()._reads
+            return super().reads
         (rows, cols), taps = self.shared.kernel, self.gemm.all_taps
         return self.shared, taps._replace(row=0, rows=rows, col=0, cols=cols)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ascendsim.errors import ConfigError
 from ascendsim.frozen import cached_property
-from ascendsim.instructions.cube import FRACTAL_ROWS, round_up, row_spans
+from ascendsim.instructions.cube import FRACTAL_ROWS, round_up
 from ascendsim.ops.plan import Tiling, chunks, require_whole_units, shares
 from ascendsim.ops.problems.products import DgradGemm
 from ascendsim.ops.problems.sliding import (
@@ -33,6 +33,7 @@ from ascendsim.ops.problems.sliding import (
     segments_of,
 )
 from ascendsim.ops.schedules.blocks import ACCUMULATOR_BYTES, TileSizes
+from ascendsim.ops.schedules.dgrad.image_tiles import cost_of, spans_of, tile_kinds, window_of
 from ascendsim.ops.schedules.ranges import (
     as_met,
     chunks_of,
@@ -319,48 +320,21 @@ class DgradTasks:
         return self.gemm.sliding.tile(first, pixels, box)
 
     @property
-    def _reads(self) -> tuple[Sliding, Taps]:
+    def reads(self) -> tuple[Sliding, Taps]:
         """The sliding whose pixels image tiles have, and a box of all taps of any of them."""
         return self.gemm.sliding, self.gemm.all_taps
 
-    def kinds_of(self, runs: Sequence[Pair]) -> tuple[Numbers, Numbers]:
-        """Return the first pixel range of each kind, by number, and the kind of each range.
-
-        Image tiles of one kind differ at most in the place of what they have of the image: where all taps lie
-        within it, one is read as another.
-        """
-        width, (first, pixels) = self._reads[0].out_size[1], np.array(runs, np.int64).reshape(-1, 2).T
-        (top, left), (bottom, right) = (np.divmod(at, width) for at in (first, first + pixels - 1))
-        row, col = self._places(0, top, bottom), self._places(1, left, right)
-        # A range of several rows has all columns, and begins somewhere in the first row.
-        told = mixed(pixels, np.where(top == bottom, col, left), row)
-        _, firsts, of = np.unique(told, return_index=True, return_inverse=True)
-        order = firsts.argsort()
-        return firsts[order], order.argsort()[of]
-
-    def _places(self, axis: int, first: Numbers, last: Numbers) -> Numbers:
-        """Return where some outputs lie along an axis, as far as it decides what they read."""
-        s, taps = self._reads
-        begin, count = (taps.row, taps.rows) if axis == 0 else (taps.col, taps.cols)
-        low = first * s.stride[axis] + begin * s.dilation[axis] - s.pad[axis]
-        high = last * s.stride[axis] + (begin + count - 1) * s.dilation[axis] - s.pad[axis]
-        within = (low >= 0) & (high <= (s.image_size[axis] - 1) * s.insert[axis])
-        return np.where(within, s.out_size[axis] + low % s.insert[axis], first)
-
     @cached_property
     def kinds(self) -> tuple[Numbers, Numbers]:
-        """The first of each kind of pixel ranges, and the kind of each (`kinds_of`)."""
-        return self.kinds_of(self.pixel_tiles)
+        """The first of each kind of pixel ranges, and the kind of each (`tile_kinds`)."""
+        return tile_kinds(*self.reads, self.pixel_tiles)
 
     @cached_property
     def windows(self) -> Numbers:
-        """Rows and columns of the image in left tiles: by pixel range, and by shape of the box.
-
-        As the first row, their number, the first column, their number; of no pixels four zeros.
-        """
+        """What left tiles have of the image (`window_of`), by pixel range and by shape of the box."""
         (firsts, of), runs, boxes = self.kinds, self.pixel_tiles, self._left_shapes.values()
-        windows = [[_window(self.tile(runs[at], box)) for box in boxes] for at in firsts.tolist()]
-        s, found = self._reads[0], np.array(windows, np.int64)[of]
+        windows = [[window_of(self.tile(runs[at], box)) for box in boxes] for at in firsts.tolist()]
+        s, found = self.reads[0], np.array(windows, np.int64)[of]
         # A place within the image moves with its pixels.
         for axis, at in enumerate(np.divmod(np.array(runs)[:, 0], s.out_size[1])):
             found[..., 2 * axis] += ((at - at[firsts][of]) * s.stride[axis] // s.insert[axis])[:, None]
@@ -394,7 +368,7 @@ class DgradTasks:
     @cached_property
     def pixel_costs(self) -> Numbers:
         """Numbers of the pixel tiles by what they cost, which several shapes have in common."""
-        return self._numbered(_cost_of)
+        return self._numbered(cost_of)
 
     @property
     def pixel_spans(self) -> Numbers:
@@ -499,40 +473,6 @@ def _pairs(depths: Depths) -> tuple[Numbers, Numbers, Numbers]:
     """Return of each depth how many pairs it has and which is the first; (kernel, source) of all pairs."""
     counts = np.array([len(own) for own in depths])
     return counts, np.cumsum(counts) - counts, np.array([pair for own in depths for pair in own])
-
-
-def _cost_of(tile: ImageTile, pixels: int) -> Hashable:
-    """Return a key of the costs of loading and reading a tile of `pixels` pixels."""
-    # Gaps between pixels are cleared, and filled piece by piece; so the whole tile counts.
-    if tile.clear:
-        return tile._replace(rows=None, cols=None)
-    return tile.gm_bytes, tile.window.stride, spans_of(tile, pixels)
-
-
-def _window(tile: ImageTile) -> tuple[int, int, int, int]:
-    """Return the first row of the image in a tile, their number, the first column, their number."""
-    rows, cols = tile.rows, tile.cols
-    if rows is None or cols is None:
-        return 0, 0, 0, 0
-    return rows.start, rows.stop - rows.start, cols.start, cols.stop - cols.start
-
-
-def numbered_windows(windows: Numbers) -> Numbers:
-    """Return a number for each of some windows (`DgradTasks.windows`), equal ones for equal windows."""
-    found: Numbers = np.unique(mixed(*np.moveaxis(windows, -1, 0)), return_inverse=True)[1]
-    return found.reshape(windows.shape[:-1])
-
-
-def spans_of(tile: ImageTile, pixels: int) -> frozenset[tuple[int, int]]:
-    """Return the numbers of fractals by the rows that they span, which decide the cost of reading a tile."""
-    width = tile.window.out_width
-    return _spans(tile.first_pixel % width, pixels, width)
-
-
-# Blocks begin at few places of a row, and each asks for every one of its tiles.
-@lru_cache(maxsize=4096)
-def _spans(offset: int, pixels: int, width: int) -> frozenset[tuple[int, int]]:
-    return frozenset(row_spans(offset, pixels, width).items())
 
 
 def _kernel_slice(first: int, taps: int, extent: int, backwards: bool) -> slice:
