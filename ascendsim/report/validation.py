@@ -61,7 +61,7 @@ ORDER = (
 PAIRED = (
     "measured, estimated: how many times as long the slower of two tilings takes, and how far the estimated "
     f"ratio is off. Pairs are near below {NEAR:g} as measured. Estimates that are closer than the 90th "
-    "percentile are not told apart: the margin of studies."
+    "percentile are not distinguishable: the margin of studies."
 )
 
 

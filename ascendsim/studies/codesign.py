@@ -63,7 +63,7 @@ def _best_of_all(
     found: Sequence[tuple[Design, Mapping[Place, list[Plans]]]],
     asking: Asking,
 ) -> tuple[Design, ...]:
-    """Return the designs, each with the plans of those inside it where these are faster, and told apart."""
+    """Return the designs, each with the fastest plans of itself and of the designs that fit inside it."""
     # The first is the product as it is: not timed, it may be over the budget, it has no plans either.
     timed = [at for at, (design, _) in enumerate(found) if not design.reason or not at]
     family = Family(
@@ -93,7 +93,7 @@ def _best_of_all(
     fastest = min(whole, key=lambda number: us[number], default=0)
     for number, tuned_us in us.items():
         behind, share = None, 1 - us[fastest] / tuned_us
-        # What is within the margin is not told apart, wherever figures lie.
+        # Designs within the margin are not distinguishable, whatever values the figures have.
         if question.doubt and number in whole and share > question.margin:
             saving = Saving(family, best, counts, number, fastest, {}, asking)
             behind = doubt_of(saving, share, question.margin)
@@ -129,9 +129,9 @@ def _results(
     best: Mapping[tuple[int, Place], Best],
     asking: Asking,
 ) -> list[dict[str, float]]:
-    """Return what a formula asks of a design: its time, and bytes and energy without changes of layout.
+    """Return the results that a cost formula may name: time, bytes and energy, without changes of layout.
 
-    Returns  it with the energy as figures are, at lower, and at upper ends of their ranges
+    Returns  them three times: with the figures of energy as they are, at their lower and at their upper ends
 
     Raises   ConfigError where the product lacks a figure of the energy
     """

@@ -190,7 +190,7 @@ def ratio(first: Interval, second: Interval, margin: float = 0.0) -> Ratio:
              which such a figure is at one place. Other figures of the two have nothing to do with each other
     Plan     of each its own
     Model    of one architecture the same kinds of kernels err alike, by any part of their error: all that
-             their shares do not tell apart cancels, but for the margin. Of two architectures each has its own
+             their shares do not separate cancels, but for the margin. Of two architectures each has its own
 
     Half widths in log time join by their squares, as those of an interval do.
     """

@@ -214,15 +214,15 @@ def test_a_gain_below_the_margin_is_no_difference(margin, told):
     asked = replace(question(CORES), margin=margin)
     sentence = codesign_sentence(DesignAnswer(asked, "910B2", "", 0, designs))
     assert ("3.5 % less than the product as it is (24)" in sentence) is not told
-    assert ("; not told apart from it, the cheapest first: as it is (24, 100.00 us)" in sentence) is told
+    assert ("; not distinguishable from it, the cheapest first: as it is (24, 100.00 us)" in sentence) is told
 
 
 @pytest.mark.parametrize(
     ("margin", "told"),
     [
         # 95 is 1.0 % less than 96, 5.0 % less than 100, and much less than 120.
-        (0.043, "takes 95.00 us; not told apart from it, the cheapest first: b (20, 96.00 us); 4 of"),
-        (0.06, "not told apart from it, the cheapest first: c (16, 100.00 us), b (20, 96.00 us); 4 of"),
+        (0.043, "takes 95.00 us; not distinguishable from it, the cheapest first: b (20, 96.00 us); 4 of"),
+        (0.06, "not distinguishable from it, the cheapest first: c (16, 100.00 us), b (20, 96.00 us); 4 of"),
         (0.005, "takes 95.00 us; 4 of"),
         (0.5, "the cheapest first: d (12, 120.00 us), c (16, 100.00 us), b (20, 96.00 us); 4 of"),
     ],
@@ -314,8 +314,8 @@ def test_what_figures_can_turn_is_not_told_apart():
     assert [design.name for design in answer.untold] == ["hangs", "wide"]
     assert [row[6] for row in codesign_table(answer).rows] == [
         "5.0 to 20.0 %",
-        "not told apart",
-        "not told apart",
+        "unclear",
+        "unclear",
         "is it",
     ]
 

@@ -52,10 +52,10 @@ def gain(name, start, better, low, high):
 
 CASES = (
     (96.0, 0.03, 0.05, "saves 4.0 % (3.0 to 5.0 %)"),
-    (96.0, -0.01, 0.05, "is not told apart from no change (costs 1.0 to saves 5.0 %)"),
+    (96.0, -0.01, 0.05, "is not distinguishable from no change (costs 1.0 to saves 5.0 %)"),
     (104.0, -0.05, -0.03, "costs 4.0 % (3.0 to 5.0 %)"),
     (100.0, 0.0, 0.0, "changes nothing"),
-    (100.0, -0.02, 0.0, "is not told apart from no change (costs 0.0 to 2.0 %)"),
+    (100.0, -0.02, 0.0, "is not distinguishable from no change (costs 0.0 to 2.0 %)"),
 )
 
 
@@ -75,7 +75,7 @@ HANG = (
     (hanging(100.0, LAUNCH), "changes nothing", "but saves up to 19.5 % if launch.per_core_us < 0.0666"),
     (
         hanging(97.0, LAUNCH, FLAG),
-        "is not told apart from no change",
+        "is not distinguishable from no change",
         "but saves up to 19.5 % if launch.per_core_us < 0.0666 or l2.shared is True",
     ),
     (
@@ -133,11 +133,11 @@ PLANS = (
     (planned(88.0, 100.0, 100.0, new_plan=False), "saves 12.0 %"),
     (planned(88.0, None, 88.0), "saves 12.0 %, under new plans since old ones do not fit,"),
     # Below the margin it is all one, by which plans.
-    (planned(98.0, None, 98.0), "is not told apart from no change (saves 2.0 %; margin 4.3 %)"),
-    (planned(98.0, 100.0, 98.0), "is not told apart from no change (saves 2.0 %; margin 4.3 %)"),
+    (planned(98.0, None, 98.0), "is not distinguishable from no change (saves 2.0 %; margin 4.3 %)"),
+    (planned(98.0, 100.0, 98.0), "is not distinguishable from no change (saves 2.0 %; margin 4.3 %)"),
     (
         planned(103.0, 103.0, 104.0, new_plan=False),
-        "is not told apart from no change (costs 3.0 %; margin 4.3 %)",
+        "is not distinguishable from no change (costs 3.0 %; margin 4.3 %)",
     ),
     (planned(95.0, 95.0, 95.0, new_plan=False), "saves 5.0 %"),
 )
@@ -151,7 +151,8 @@ def test_the_sentence_says_what_comes_of_another_plan_and_what_is_below_the_marg
     # The table's verdict, where there is one, says the same in short.
     table = hardware_table(answer)
     cell = table.rows[0][-1] if table.headings[-1] == "verdict" else ""
-    assert ("that needs it" in said, "told apart" in said) == ("needs a new plan" in cell, "apart" in cell)
+    told = "that needs it" in said, "distinguishable" in said
+    assert told == ("needs a new plan" in cell, cell == "unclear")
     assert ("do not fit" in said) == ("does not fit" in cell)
     assert hardware_record(answer)["gains"][0]["verdict"] == cell
 
@@ -188,13 +189,13 @@ PARTS = (
     (95.0, 95.0, 90.0, None, f"itself saves 5.0 %, and {ANOTHER} 5.0 %,", "10.0 %", ""),
     (
         *(95.0, 104.0, 99.0, None),
-        f"itself is not told apart from no change (costs 4.0 %; margin 4.5 %), but {ANOTHER} 5.0 %,",
-        *("1.0 %", "not told apart"),
+        f"itself is not distinguishable from no change (costs 4.0 %; margin 4.5 %), but {ANOTHER} 5.0 %,",
+        *("1.0 %", "unclear"),
     ),
     (
         *(95.0, 100.0, 95.0, (-0.01, 0.02)),
-        f"itself is not told apart from no change (costs 1.0 to saves 2.0 %), but {ANOTHER} 5.0 %,",
-        *("5.0 %", "not told apart"),
+        f"itself is not distinguishable from no change (costs 1.0 to saves 2.0 %), but {ANOTHER} 5.0 %,",
+        *("5.0 %", "unclear"),
     ),
     # No saving of the product as it is: all is the change's.
     (
@@ -275,7 +276,7 @@ def test_two_figures_that_change_together_fit_a_wide_terminal(doubtful):
     asked = replace(doubtful.question, margin=0.043, tilings=10)
     answer = replace(doubtful, question=asked, gains=(one, one), refused={})
     tables = hardware_tables(answer)
-    assert tables[0].rows[0][-1] == "not told apart"
+    assert tables[0].rows[0][-1] == "unclear"
     assert tables[1].title == "Under plans tuned for each, in microseconds"
     for table in tables:
         widths = [max(map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
@@ -299,8 +300,8 @@ NONE_SAVES = (
     (((100.0, 0.0, 0.0), (100.0, 0.0, 0.0)), "none of 2 changes changes anything with L2 warm."),
     (
         ((99.0, -0.01, 0.03), (100.0, 0.0, 0.0)),
-        "none of 2 changes surely saves time with L2 warm; 1 of them changes nothing; 1 of them is not told "
-        "apart from none.",
+        "none of 2 changes surely saves time with L2 warm; 1 of them changes nothing; 1 of them cannot be "
+        "distinguished from none.",
     ),
     (
         ((103.0, -0.04, -0.02), (101.0, -0.02, -0.01)),
@@ -313,8 +314,8 @@ NONE_SAVES = (
     ),
     (
         ((103.0, -0.04, -0.02), (100.0, -0.01, 0.01), (100.0, 0.0, 0.0), (100.0, 0.0, 0.0)),
-        "none of 4 changes surely saves time with L2 warm; 2 of them change nothing; 1 of them is not "
-        "told apart from none.",
+        "none of 4 changes surely saves time with L2 warm; 2 of them change nothing; 1 of them cannot be "
+        "distinguished from none.",
     ),
 )
 
@@ -336,8 +337,8 @@ def test_starts_of_which_the_same_is_true_are_told_together(doubtful):
 def test_starts_that_differ_in_their_intervals_alone_are_told_in_one_clause(doubtful):
     gains = (gain("it", "warm", 96.0, -0.01, 0.05), gain("it", "cold", 97.0, -0.02, 0.04))
     assert hardware_sentence(replace(doubtful, gains=gains, refused={})) == (
-        "On 910B2, a test: it is not told apart from no change with L2 warm (costs 1.0 to saves 5.0 %) and "
-        "with L2 cold (costs 2.0 to saves 4.0 %)."
+        "On 910B2, a test: it is not distinguishable from no change with L2 warm (costs 1.0 to saves 5.0 %) "
+        "and with L2 cold (costs 2.0 to saves 4.0 %)."
     )
 
 
@@ -345,7 +346,7 @@ def test_of_several_the_one_that_surely_saves_most_is_named(doubtful):
     gains = (gain("hope", "warm", 90.0, -0.05, 0.2), gain("sure", "warm", 98.0, 0.01, 0.03))
     answer = replace(doubtful, gains=gains, refused={})
     assert "of 2 changes sure buys most: it saves 2.0 %" in hardware_sentence(answer)
-    assert hardware_sentence(answer).endswith("; 1 of them is not told apart from none.")
+    assert hardware_sentence(answer).endswith("; 1 of them cannot be distinguished from none.")
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,13 @@ def codesign_sentence(answer: DesignAnswer) -> str:
 
 
 def _as_fast(untold: Sequence[Design]) -> str:
-    """Name the designs that are not told from the fastest, the cheapest first."""
+    """Name the designs that are not distinguishable from the fastest, the cheapest first."""
     if not untold:
         return ""
     cheapest = sorted(untold, key=lambda design: (design.cost or 0.0, design.tuned_us))
     named = [f"{one.name} ({one.cost:g}, {microseconds(one.tuned_us)} us)" for one in cheapest[:NAMED]]
     more = f" and {len(untold) - NAMED} more" if len(untold) > NAMED else ""
-    return f"; {UNCLEAR} from it, the cheapest first: {', '.join(named)}{more}"
+    return f"; not distinguishable from it, the cheapest first: {', '.join(named)}{more}"
 
 
 DESIGNS = (

@@ -14,7 +14,7 @@ from ascendsim.studies.verdicts import GainVerdict, condition_words
 # The most figures of a change that a sentence shows with their values.
 NAMED = 3
 
-UNCLEAR, NOTHING = "not told apart", "no change"
+UNCLEAR, NOTHING = "unclear", "no change"
 HANGS, ONLY_PLAN = "hangs on a figure", "another plan alone"
 NEEDS, PARTLY = "needs a new plan", "partly needs a new plan"
 NO_FIT = "old plan does not fit"
@@ -178,9 +178,7 @@ def _idle(by_name: Mapping[str, Sequence[Gain]], margin: float) -> str:
     alone = sum(ONLY_PLAN in verdicts <= {NOTHING, ONLY_PLAN} for verdicts in told)
     hanging = [name for name, verdicts in zip(by_name, told, strict=True) if HANGS in verdicts]
     said = f"; {nothing} of them {'changes' if nothing == 1 else 'change'} nothing" if nothing else ""
-    said += (
-        f"; {unclear} of them {'is' if unclear == 1 else 'are'} not told apart from none" if unclear else ""
-    )
+    said += f"; {unclear} of them cannot be distinguished from none" if unclear else ""
     said += f"; of {alone} of them only another plan helps, which needs no change" if alone else ""
     if hanging:
         first = next(gain for gain in by_name[hanging[0]] if condition(gain, margin))
@@ -225,14 +223,14 @@ def own_saving(gain: Gain, margin: float) -> str:
         return f"{said} if {condition(gain, margin)}"
     if told == HANGS and gain.doubt:
         most = max(one.share for one in gain.doubt.conditions)
-        none = "changes nothing" if not gain.own_share else f"is {UNCLEAR} from no change"
+        none = "changes nothing" if not gain.own_share else "is not distinguishable from no change"
         return f"{itself}{none}{within}, but saves up to {share(most)} % if {condition(gain, margin)}"
     if told in (NOTHING, ONLY_PLAN):
         return f"{itself}changes nothing"
     if told == UNCLEAR:
         said = within_words(gain.doubt) if gain.doubt else f"{verb} {share(abs(gain.own_share))} %"
         said += f"; margin {share(margin)} %" if gain.distinguishable else ""
-        return f"{itself}is {UNCLEAR} from no change ({said})"
+        return f"{itself}is not distinguishable from no change ({said})"
     plans = _of_plans(gain)
     if plans == NO_FIT:
         return f"{said}, under new plans since old ones do not fit" + ("" if gain.plan_share else ",")

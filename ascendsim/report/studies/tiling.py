@@ -51,7 +51,7 @@ def differences(second: str) -> tuple[Column, ...]:
 
 
 def of_one_plan(table: Table, title: str = "") -> Table:
-    """Return a table of both plans as one of the usual plan, which is the best: nothing is told twice."""
+    """Return a table of one plan where the usual plan is the best, without naming it twice."""
     at = table.headings.index("plan") if "plan" in table.headings else None
     values = tuple(row for row in table.values if at is None or row[at] == "usual")
     kept = replace(table, title=title or table.title, values=values)

@@ -374,7 +374,7 @@ class DesignAnswer(StudyAnswer):
 
     @property
     def untold(self) -> tuple[Design, ...]:
-        """The designs that are not told from the fastest of all, which is none of them."""
+        """The designs that are not distinguishable from the fastest of all, without that one."""
         if not self.front:
             return ()
         fastest = self.front[-1]

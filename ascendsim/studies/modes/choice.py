@@ -299,7 +299,7 @@ class PrecisionQuestion:
 
     title    what the cases are, for people
     limits   with which a mode passes
-    margin   part of a time within which modes are not told apart: the model's own error
+    margin   part of a time within which modes are not distinguishable: the model's own error
     about    what else a reader must know of the cases, such as where the batch comes from
     """
 

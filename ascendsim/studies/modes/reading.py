@@ -106,7 +106,7 @@ class Reading:
         return min(lookup_dtype(name).max_finite for name in (self.dtype, read))
 
     def losses(self, gradient: str, result: Float64, steps: GradientStages) -> LossSteps:
-        """Return the steps by which a gradient's losses are told apart."""
+        """Return the steps that separate the causes of a gradient's losses."""
         leaving = self.formats_out(gradient)
         cast = gradient != "grad_bias" and self.compute != self.dtype
         formats = (self.dtype, *(self.compute,) * cast, *leaving)

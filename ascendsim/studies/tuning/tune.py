@@ -203,7 +203,7 @@ class Exported(NamedTuple):
 def top(tuner: Tuner, count: int) -> dict[Trial, int | None]:
     """Return the best plans of those that were timed under every start, and the usual one, with their ranks.
 
-    Of plans that take equal times under every start, which are not told apart here, there is the first.
+    Of plans with equal times under every start only the first is returned.
     """
     full = [trial for trial in tuner.trials.values() if len(trial.times_us) == len(tuner.question.starts)]
     different: dict[Any, Trial] = {}
